@@ -1,0 +1,21 @@
+//! What a backend can do, so that a spec is refused before anything is made.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that a backend does, and enforces where it is a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    /// Runs programs.
+    Exec,
+    /// Reads, writes and searches files.
+    Files,
+    /// A sandbox that died comes back with its workspace.
+    PersistentWorkspace,
+    /// Lets a sandbox reach the network.
+    Network,
+}
+
+pub type Capabilities = BTreeSet<Capability>;

@@ -1,0 +1,19 @@
+//! The words of the field as types. Everybody may know this crate; it knows nobody.
+//!
+//! Values are parsed at the border: a [`TenantId`] that exists is valid.
+
+mod capability;
+mod clock;
+mod error;
+mod id;
+mod limits;
+mod run;
+mod spec;
+
+pub use capability::{Capabilities, Capability};
+pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use error::{Error, ErrorCode, Result};
+pub use id::{SandboxId, SessionId, SessionKey, TenantId};
+pub use limits::{ByteSize, Enforcement, Limits};
+pub use run::{Captured, Program, RunOutcome, RunRequest, Script, Stream, Termination};
+pub use spec::{NetworkPolicy, SandboxSpec};

@@ -1,0 +1,16 @@
+//! A connection to the guest in a sandbox.
+//!
+//! One HTTP/2 connection over any byte stream carries every call, each with
+//! flow control of its own. What the guest answers is input from inside the
+//! sandbox: it is bounded and checked here.
+
+mod connection;
+mod error;
+mod files;
+mod run;
+
+pub use connection::{GuestClient, GuestConfig};
+pub use files::FileStream;
+pub use run::{RunEvent, RunStream};
+/// The messages of the calls that are passed on as they are.
+pub use sandbox_wire::sandbox::v1 as messages;
