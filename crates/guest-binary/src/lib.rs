@@ -1,1 +1,79 @@
-//! To be written.
+//! The guest's program, carried in the service.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use sha2::{Digest, Sha256};
+
+/// The static program that every sandbox starts with.
+pub static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sandbox-guest"));
+
+/// Puts the guest under `dir`, in a folder named by its SHA-256, and gives its path.
+///
+/// A file that is there already is used only if it is what it should be.
+pub fn materialise(dir: &Path) -> io::Result<PathBuf> {
+    let digest = hex(&Sha256::digest(GUEST));
+    let folder = dir.join(&digest);
+    let path = folder.join("sandbox-guest");
+    if is_intact(&path, &digest) {
+        return Ok(path);
+    }
+    fs::create_dir_all(&folder)?;
+    // Set outright, whatever the umask: a sandbox's user must reach the file.
+    for open in [dir, &folder] {
+        fs::set_permissions(open, fs::Permissions::from_mode(0o755))?;
+    }
+    // Renamed into place, for another process may be starting it right now.
+    let fresh = folder.join(format!(".new-{}", std::process::id()));
+    let _ = fs::remove_file(&fresh);
+    let mut file = fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&fresh)?;
+    file.write_all(GUEST)?;
+    file.set_permissions(fs::Permissions::from_mode(0o555))?;
+    drop(file);
+    fs::rename(&fresh, &path)?;
+    Ok(path)
+}
+
+fn is_intact(path: &Path, digest: &str) -> bool {
+    let Ok(mut file) = fs::File::open(path) else {
+        return false;
+    };
+    let mut content = Vec::with_capacity(GUEST.len());
+    file.read_to_end(&mut content).is_ok() && hex(&Sha256::digest(&content)) == digest
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_that_was_tampered_with_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = materialise(dir.path()).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), GUEST);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, b"#!/bin/sh").unwrap();
+        assert_eq!(materialise(dir.path()).unwrap(), path);
+        assert_eq!(fs::read(&path).unwrap(), GUEST);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o555);
+    }
+
+    #[test]
+    fn the_guest_is_static() {
+        assert!(GUEST.starts_with(b"\x7fELF"));
+        let interpreter = b"ld-linux";
+        assert!(!GUEST.windows(interpreter.len()).any(|at| at == interpreter));
+    }
+}

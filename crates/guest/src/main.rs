@@ -1,1 +1,103 @@
-fn main() {}
+//! The program inside every sandbox.
+//!
+//! As `serve` it is the sandbox's init and the only door to it: all that the
+//! service asks for arrives over one connection on standard input. As
+//! `supervise` it stands between that init and one program, so that all the
+//! program has started can be found and ended.
+
+mod code;
+mod error;
+mod filesystem;
+mod path;
+mod process;
+mod reaper;
+mod rest;
+mod run;
+mod search;
+mod serve;
+mod state;
+mod supervise;
+mod workspace;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use lexopt::{Arg, ValueExt as _};
+
+const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--file-bytes N] [--nproc N] [--data-bytes N]
+       sandbox-guest supervise [--terminal] [--file-bytes N] [--nproc N] [--data-bytes N] -- PROGRAM [ARGUMENT...]";
+
+/// Resource limits that are put on user programs, never on the guest itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct UserLimits {
+    /// Largest file that a program may write.
+    pub file_bytes: Option<u64>,
+    /// Processes; only where no cgroup counts them.
+    pub nproc: Option<u64>,
+    /// Private memory of one process; only where no cgroup limits it.
+    pub data_bytes: Option<u64>,
+}
+
+enum Mode {
+    Serve { workspace: PathBuf },
+    Supervise(supervise::Options),
+}
+
+fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error> {
+    let mut limits = UserLimits::default();
+    let mut workspace = None;
+    let mut terminal = false;
+    let mode = match parser.next()? {
+        Some(Arg::Value(mode)) => mode.string()?,
+        Some(other) => return Err(other.unexpected()),
+        None => return Err("no mode".into()),
+    };
+    let mut program = Vec::new();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("workspace") => workspace = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
+            Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
+            Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
+            Arg::Long("terminal") => terminal = true,
+            Arg::Value(first) => {
+                program.push(first);
+                program.extend(parser.raw_args()?);
+            }
+            other => return Err(other.unexpected()),
+        }
+    }
+    let mode = match mode.as_str() {
+        "serve" => Mode::Serve {
+            workspace: workspace.ok_or("--workspace is missing")?,
+        },
+        "supervise" if !program.is_empty() => Mode::Supervise(supervise::Options {
+            terminal,
+            limits,
+            program,
+        }),
+        "supervise" => return Err("no program".into()),
+        _ => return Err(format!("`{mode}` is not a mode").into()),
+    };
+    Ok((mode, limits))
+}
+
+fn main() -> ExitCode {
+    let (mode, limits) = match parse(lexopt::Parser::from_env()) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            eprintln!("sandbox-guest: {error}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    let result = match mode {
+        Mode::Serve { workspace } => serve::serve(workspace, limits),
+        Mode::Supervise(options) => supervise::supervise(options),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandbox-guest: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

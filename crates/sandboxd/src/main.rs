@@ -1,1 +1,42 @@
-fn main() {}
+//! sandboxd: runs code that nobody should trust.
+
+mod cli;
+mod doctor;
+mod logging;
+mod serve;
+mod settings;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    let result = match cli.command {
+        cli::Command::Serve => settings::load(&cli.options)
+            .map_err(Into::into)
+            .and_then(|loaded| serve::serve(loaded.settings)),
+        cli::Command::Config(cli::ConfigCommand::Check) => settings::load(&cli.options)
+            .map(|loaded| print!("{}", loaded.report()))
+            .map_err(Into::into),
+        cli::Command::Doctor => settings::load(&cli.options)
+            .map_err(Into::into)
+            .and_then(|loaded| doctor::doctor(&loaded.settings)),
+        cli::Command::Token(wanted) => settings::load(&cli.options)
+            .map_err(Into::into)
+            .and_then(|loaded| token::print(&loaded.settings, &wanted)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandboxd: {error}");
+            let mut source = error.source();
+            while let Some(cause) = source {
+                eprintln!("  because: {cause}");
+                source = cause.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}

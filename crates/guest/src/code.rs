@@ -1,0 +1,79 @@
+//! The service `sandbox.v1.Code`.
+
+use std::{sync::Arc, time::Duration};
+
+use connectrpc::{RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream};
+use futures::stream;
+use sandbox_core::ErrorCode;
+use sandbox_wire::sandbox::v1::{Code, RunRequest, RunResponse};
+
+use crate::{
+    error::{error, from_io},
+    path,
+    run::{RunToEnd, ScriptFile, Starter, run_to_end},
+    state::Guest,
+};
+
+/// Stands for the script's path in an argument.
+const FILE: &str = "{file}";
+
+pub(crate) struct CodeService {
+    guest: Arc<Guest>,
+    starter: Starter,
+}
+
+impl CodeService {
+    pub fn new(guest: Arc<Guest>, starter: Starter) -> Self {
+        Self { guest, starter }
+    }
+}
+
+impl Code for CodeService {
+    async fn run(
+        &self,
+        _context: RequestContext,
+        request: ServiceRequest<'_, RunRequest>,
+    ) -> ServiceResult<ServiceStream<RunResponse>> {
+        let request = request.to_owned_message();
+        if request.argv.is_empty() {
+            return Err(error(ErrorCode::InvalidRequest, "argv is empty"));
+        }
+        let workspace = &self.guest.workspace;
+        let cwd = if request.cwd.is_empty() {
+            workspace.clone()
+        } else {
+            path::in_workspace(workspace, &request.cwd)?
+        };
+        let mut argv = request.argv;
+        let script = match request.script.into_option() {
+            None => None,
+            Some(script) => {
+                let file = ScriptFile::create(workspace, &script.file_name, &script.source)
+                    .map_err(|cause| from_io(&cause, &script.file_name))?;
+                let path = file.path().to_string_lossy();
+                for argument in &mut argv {
+                    if argument == FILE {
+                        *argument = path.clone().into_owned();
+                    }
+                }
+                Some(file)
+            }
+        };
+        let mut env = self.guest.env();
+        env.extend(request.env);
+        let run = RunToEnd {
+            argv,
+            env,
+            cwd,
+            script,
+            stdin: request.stdin,
+            timeout: Duration::from_millis(request.timeout_ms.into()),
+            grace: Duration::from_millis(request.grace_ms.into()),
+            output_limit: request.output_limit_bytes,
+        };
+        let mut events = run_to_end(&self.starter, run).await?;
+        Ok(Response::stream(stream::poll_fn(move |cx| {
+            events.poll_recv(cx)
+        })))
+    }
+}

@@ -1,0 +1,194 @@
+//! One output stream of a run: its head as it comes, its tail at the end.
+
+use std::{collections::VecDeque, io};
+
+use sandbox_wire::sandbox::v1::{Output, RunResponse, Stream};
+use tokio::{
+    net::unix::pipe,
+    sync::watch,
+};
+
+use super::EventSender;
+
+/// Read at once; also the largest piece that is sent.
+const CHUNK: usize = 32 * 1024;
+/// Read at most after the program has ended, from what it left in the pipe.
+const LEFT_IN_PIPE: usize = 1024 * 1024;
+
+/// What is done with the output of a program.
+pub(crate) trait Sink: Send {
+    fn take(&mut self, data: &[u8]) -> impl Future<Output = ()> + Send;
+}
+
+/// Reads a pipe until its end, or until the program ended and it is empty.
+pub(crate) async fn read_all(
+    pipe: pipe::Receiver,
+    mut ended: watch::Receiver<bool>,
+    sink: &mut impl Sink,
+) {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        tokio::select! {
+            biased;
+            ready = pipe.readable() => {
+                if ready.is_err() {
+                    return;
+                }
+            }
+            // A child in the background may hold the pipe for ever.
+            _ = ended.wait_for(|ended| *ended) => break,
+        }
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => sink.take(&buffer[..read]).await,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => return,
+        }
+    }
+    let mut left = LEFT_IN_PIPE;
+    while left > 0 {
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) => {
+                left = left.saturating_sub(read);
+                sink.take(&buffer[..read]).await;
+            }
+            Err(_) => break,
+        }
+    }
+    // Whoever still writes must not die of a closed pipe.
+    tokio::spawn(discard(pipe));
+}
+
+/// Sends what is kept of a stream; gives its full size.
+pub(super) async fn follow(
+    stream: Stream,
+    pipe: pipe::Receiver,
+    limit: u64,
+    events: EventSender,
+    ended: watch::Receiver<bool>,
+) -> u64 {
+    let mut kept = Kept::new(stream, limit, events);
+    read_all(pipe, ended, &mut kept).await;
+    kept.finish().await
+}
+
+async fn discard(pipe: pipe::Receiver) {
+    let mut buffer = vec![0; 4096];
+    while pipe.readable().await.is_ok() {
+        match pipe.try_read(&mut buffer) {
+            Ok(0) => break,
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => break,
+            _ => {}
+        }
+    }
+}
+
+struct Kept {
+    stream: Stream,
+    events: EventSender,
+    head_left: usize,
+    tail: VecDeque<u8>,
+    tail_limit: usize,
+    total: u64,
+    sent: u64,
+}
+
+impl Kept {
+    fn new(stream: Stream, limit: u64, events: EventSender) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Self {
+            stream,
+            events,
+            head_left: limit - limit / 2,
+            tail: VecDeque::new(),
+            tail_limit: limit / 2,
+            total: 0,
+            sent: 0,
+        }
+    }
+
+    /// Waits for the reader: a full channel holds the program, not memory.
+    async fn send(&mut self, data: Vec<u8>, omitted_before: u64) {
+        self.sent += data.len() as u64;
+        let output = Output {
+            stream: self.stream.into(),
+            data,
+            omitted_before,
+            ..Default::default()
+        };
+        let event = RunResponse {
+            event: output.into(),
+            ..Default::default()
+        };
+        // A reader that is gone ends the run elsewhere.
+        let _ = self.events.send(Ok(event)).await;
+    }
+
+    async fn finish(mut self) -> u64 {
+        let mut omitted = self.total - self.sent - self.tail.len() as u64;
+        let tail = std::mem::take(&mut self.tail);
+        let (front, back) = tail.as_slices();
+        for piece in front.chunks(CHUNK).chain(back.chunks(CHUNK)) {
+            self.send(piece.to_vec(), omitted).await;
+            omitted = 0;
+        }
+        self.total
+    }
+}
+
+impl Sink for Kept {
+    async fn take(&mut self, data: &[u8]) {
+        self.total += data.len() as u64;
+        let (head, rest) = data.split_at(self.head_left.min(data.len()));
+        if !head.is_empty() {
+            self.head_left -= head.len();
+            self.send(head.to_vec(), 0).await;
+        }
+        let rest = &rest[rest.len().saturating_sub(self.tail_limit)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
+        self.tail.drain(..over);
+        self.tail.extend(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::mpsc;
+    use sandbox_wire::sandbox::v1::__buffa::oneof::run_response::Event;
+
+    async fn kept(limit: u64, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, u64)>, u64) {
+        let (events, mut sent) = mpsc::channel(100);
+        let mut kept = Kept::new(Stream::STREAM_STDOUT, limit, events);
+        for piece in pieces {
+            kept.take(piece).await;
+        }
+        let total = kept.finish().await;
+        let mut outputs = Vec::new();
+        while let Some(Ok(response)) = sent.recv().await {
+            if let Some(Event::Output(output)) = response.event {
+                outputs.push((output.data, output.omitted_before));
+            }
+        }
+        (outputs, total)
+    }
+
+    #[tokio::test]
+    async fn a_short_stream_is_sent_whole() {
+        let (sent, total) = kept(10, &[b"abc", b"defgh"]).await;
+        let bytes: Vec<u8> = sent.iter().flat_map(|(data, _)| data.clone()).collect();
+        assert_eq!((bytes.as_slice(), total), (&b"abcdefgh"[..], 8));
+        assert!(sent.iter().all(|(_, omitted)| *omitted == 0));
+    }
+
+    #[tokio::test]
+    async fn of_a_long_stream_head_and_tail_are_sent_and_the_rest_is_counted() {
+        let (sent, total) = kept(6, &[b"abcd", b"efghij", b"klm"]).await;
+        assert_eq!(
+            sent,
+            [(b"abc".to_vec(), 0), (b"klm".to_vec(), 7)],
+        );
+        assert_eq!(total, 13);
+    }
+}

@@ -1,0 +1,296 @@
+//! Starting programs under a supervisor, and ending them.
+
+mod capture;
+mod pipes;
+mod script;
+mod to_end;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream as StdUnixStream,
+    },
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use connectrpc::ConnectError;
+use rustix::{
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+    process::{Pid, Signal, kill_process, kill_process_group},
+};
+use sandbox_core::ErrorCode;
+use sandbox_wire::sandbox::v1::RunResponse;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::{Mutex, mpsc, oneshot},
+};
+
+pub(crate) use capture::{Sink, read_all};
+pub(crate) use pipes::{input_pipe, null_input, output_pipe};
+pub(crate) use script::ScriptFile;
+pub(crate) use to_end::{RunToEnd, run_to_end};
+
+use crate::{
+    UserLimits,
+    error::error,
+    reaper::Reaper,
+    supervise::{
+        control::{Exit, Order, Report},
+        tree,
+    },
+};
+
+pub(crate) type EventSender = mpsc::Sender<Result<RunResponse, ConnectError>>;
+
+/// How long a supervisor may take to say that its program has started.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long ending a run may take after its grace before everything is killed.
+const END_LIMIT: Duration = Duration::from_secs(3);
+
+/// What is said of a program whose end nobody saw.
+const KILLED: Exit = Exit {
+    code: -1,
+    signal: 9,
+    cpu_us: 0,
+    max_rss_bytes: 0,
+};
+
+/// A program to start.
+pub(crate) struct Start {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub cwd: PathBuf,
+    pub stdin: OwnedFd,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+    /// The three are a terminal that the program shall control.
+    pub terminal: bool,
+}
+
+/// Starts programs; a clone is the same starter.
+#[derive(Clone)]
+pub(crate) struct Starter {
+    reaper: Reaper,
+    limits: UserLimits,
+}
+
+/// A program that was started.
+pub(crate) struct Running {
+    pub pid: i32,
+    pub control: Control,
+    exit: oneshot::Receiver<Exit>,
+}
+
+/// Orders to a program's supervisor; a clone speaks to the same one.
+#[derive(Clone)]
+pub(crate) struct Control(Arc<Mutex<OwnedWriteHalf>>);
+
+impl Starter {
+    pub fn new(reaper: Reaper, limits: UserLimits) -> Self {
+        Self { reaper, limits }
+    }
+
+    pub async fn start(&self, start: Start) -> Result<Running, ConnectError> {
+        if !start.cwd.is_dir() {
+            return Err(error(
+                ErrorCode::InvalidPath,
+                "the working directory does not exist",
+            ));
+        }
+        let program = start.argv.first().cloned().unwrap_or_default();
+        let spawned = self.spawn(start).map_err(|e| spawn_error(&e, &program))?;
+        let (reports, orders) = spawned.into_split();
+        let mut reports = BufReader::new(reports);
+        let first = tokio::time::timeout(START_LIMIT, next_report(&mut reports))
+            .await
+            .ok()
+            .flatten();
+        match first {
+            Some(Report::Started { pid }) => {
+                let (ended, exit) = oneshot::channel();
+                tokio::spawn(follow_reports(reports, pid, ended));
+                Ok(Running {
+                    pid,
+                    control: Control(Arc::new(Mutex::new(orders))),
+                    exit,
+                })
+            }
+            Some(Report::Failed { errno }) => Err(spawn_error(
+                &io::Error::from_raw_os_error(errno),
+                &program,
+            )),
+            _ => Err(error(
+                ErrorCode::SandboxExhausted,
+                "the sandbox has no memory or process left to start a program",
+            )),
+        }
+    }
+
+    fn spawn(&self, start: Start) -> io::Result<UnixStream> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("supervise");
+        for (name, value) in [
+            ("--file-bytes", self.limits.file_bytes),
+            ("--nproc", self.limits.nproc),
+            ("--data-bytes", self.limits.data_bytes),
+        ] {
+            if let Some(value) = value {
+                command.arg(name).arg(value.to_string());
+            }
+        }
+        if start.terminal {
+            command.arg("--terminal");
+        }
+        command
+            .arg("--")
+            .args(start.argv)
+            .env_clear()
+            .envs(start.env)
+            .current_dir(start.cwd)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::from(start.stdout))
+            .stderr(Stdio::from(start.stderr));
+        // Nobody waits: its end shows on the control stream.
+        drop(self.reaper.spawn(&mut command)?);
+        send_fd(&ours, &start.stdin)?;
+        ours.set_nonblocking(true)?;
+        UnixStream::from_std(ours)
+    }
+}
+
+fn send_fd(control: &StdUnixStream, fd: &OwnedFd) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fds = [fd.as_fd()];
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::Error::other("no room for a descriptor"));
+    }
+    let byte = [io::IoSlice::new(&[0])];
+    sendmsg(control, &byte, &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+async fn next_report(reports: &mut BufReader<OwnedReadHalf>) -> Option<Report> {
+    let mut line = String::new();
+    match reports.read_line(&mut line).await {
+        Ok(read) if read > 0 => serde_json::from_str(&line).ok(),
+        _ => None,
+    }
+}
+
+async fn follow_reports(
+    mut reports: BufReader<OwnedReadHalf>,
+    program: i32,
+    ended: oneshot::Sender<Exit>,
+) {
+    let exit = match next_report(&mut reports).await {
+        Some(Report::Ended(exit)) => exit,
+        _ => {
+            // Somebody killed the supervisor: what it watched must not stay.
+            tree::signal_descendants(program, Signal::KILL);
+            if let Some(program) = Pid::from_raw(program) {
+                let _ = kill_process(program, Signal::KILL);
+            }
+            KILLED
+        }
+    };
+    let _ = ended.send(exit);
+}
+
+fn spawn_error(cause: &io::Error, program: &str) -> ConnectError {
+    match cause.kind() {
+        io::ErrorKind::NotFound => error(
+            ErrorCode::NotInstalled,
+            format!("`{program}` is not installed in the sandbox"),
+        ),
+        io::ErrorKind::PermissionDenied => error(
+            ErrorCode::PermissionDenied,
+            format!("`{program}` may not be executed"),
+        ),
+        io::ErrorKind::ArgumentListTooLong => error(
+            ErrorCode::InvalidRequest,
+            "arguments and environment are too long for one program",
+        ),
+        io::ErrorKind::InvalidInput => error(
+            ErrorCode::InvalidRequest,
+            "an argument or a variable has a NUL byte",
+        ),
+        io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => error(
+            ErrorCode::SandboxExhausted,
+            "the sandbox has no memory or process left to start a program",
+        ),
+        _ => error(
+            ErrorCode::SandboxExhausted,
+            format!("`{program}` could not be started: {cause}"),
+        ),
+    }
+}
+
+impl Control {
+    async fn order(&self, order: Order) {
+        if let Ok(mut line) = serde_json::to_vec(&order) {
+            line.push(b'\n');
+            // A supervisor that is gone has nothing left to end.
+            let _ = self.0.lock().await.write_all(&line).await;
+        }
+    }
+
+    /// Sends a signal to the program alone.
+    pub async fn signal(&self, signal: Signal) {
+        self.order(Order::Signal {
+            number: signal.as_raw(),
+        })
+        .await;
+    }
+
+    /// SIGKILL to all that the program started.
+    pub async fn kill(&self) {
+        self.order(Order::Kill).await;
+    }
+
+    /// SIGTERM to all that the program started, SIGKILL after the grace.
+    pub async fn terminate(&self, grace: Duration) {
+        self.order(Order::Terminate {
+            grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        })
+        .await;
+    }
+}
+
+impl Running {
+    /// Waits for the program's end.
+    pub async fn ended(&mut self) -> Exit {
+        (&mut self.exit).await.unwrap_or(KILLED)
+    }
+
+    /// Ends the run and all that it started, whatever they do against it.
+    pub async fn end(&mut self, grace: Duration) -> Exit {
+        if grace.is_zero() {
+            self.control.kill().await;
+        } else {
+            self.control.terminate(grace).await;
+        }
+        if let Ok(exit) = tokio::time::timeout(grace + END_LIMIT, self.ended()).await {
+            return exit;
+        }
+        if rustix::process::getpid() == Pid::INIT {
+            // A supervisor that was stopped, or a fork bomb that outruns it:
+            // every process of the sandbox at once, but for this one.
+            let _ = kill_process_group(Pid::INIT, Signal::KILL);
+        }
+        tokio::time::timeout(END_LIMIT, self.ended())
+            .await
+            .unwrap_or(KILLED)
+    }
+}

@@ -1,0 +1,147 @@
+//! A run that belongs to its caller, from start to end.
+
+use std::time::{Duration, Instant};
+
+use connectrpc::ConnectError;
+use sandbox_core::ErrorCode;
+use sandbox_wire::sandbox::v1::{Ended, RunResponse, Started, Stream, Termination};
+use tokio::{
+    io::AsyncWriteExt as _,
+    net::unix::pipe,
+    sync::{mpsc, watch},
+};
+
+use super::{
+    EventSender, Running, ScriptFile, Start, Starter, capture, input_pipe, null_input, output_pipe,
+};
+use crate::{error::error, supervise::control::Exit};
+
+/// Events that may wait for the reader; each output is 32 KiB at most.
+const EVENTS_WAITING: usize = 4;
+
+/// What is run, and within which bounds.
+pub(crate) struct RunToEnd {
+    pub argv: Vec<String>,
+    pub env: std::collections::BTreeMap<String, String>,
+    pub cwd: std::path::PathBuf,
+    pub script: Option<ScriptFile>,
+    pub stdin: Vec<u8>,
+    pub timeout: Duration,
+    pub grace: Duration,
+    pub output_limit: u64,
+}
+
+/// Starts the run; it is killed when the receiver of its events is dropped.
+pub(crate) async fn run_to_end(
+    starter: &Starter,
+    run: RunToEnd,
+) -> Result<mpsc::Receiver<Result<RunResponse, ConnectError>>, ConnectError> {
+    let began = Instant::now();
+    let no_pipe = |cause: std::io::Error| {
+        error(
+            ErrorCode::SandboxExhausted,
+            format!("the sandbox has no descriptor left: {cause}"),
+        )
+    };
+    let (stdout, from_stdout) = output_pipe().map_err(no_pipe)?;
+    let (stderr, from_stderr) = output_pipe().map_err(no_pipe)?;
+    let (stdin, to_stdin) = if run.stdin.is_empty() {
+        (null_input().map_err(no_pipe)?, None)
+    } else {
+        let (theirs, ours) = input_pipe().map_err(no_pipe)?;
+        (theirs, Some(ours))
+    };
+    let running = starter
+        .start(Start {
+            argv: run.argv,
+            env: run.env,
+            cwd: run.cwd,
+            stdin,
+            stdout,
+            stderr,
+            terminal: false,
+        })
+        .await?;
+    let (events, received) = mpsc::channel(EVENTS_WAITING);
+    let (ended, has_ended) = watch::channel(false);
+    if let Some(pipe) = to_stdin {
+        tokio::spawn(feed(pipe, run.stdin, has_ended.clone()));
+    }
+    let follow = |stream, pipe| {
+        capture::follow(stream, pipe, run.output_limit, events.clone(), has_ended.clone())
+    };
+    let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
+    let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
+    tokio::spawn(async move {
+        let _ = events.send(Ok(started(running.pid))).await;
+        let (exit, cut_short) = until_end(running, &events, run.timeout, run.grace).await;
+        let wall = began.elapsed();
+        let _ = ended.send(true);
+        let stdout_bytes = stdout.await.unwrap_or(0);
+        let stderr_bytes = stderr.await.unwrap_or(0);
+        drop(run.script);
+        let message = Ended {
+            exit_code: if exit.signal == 0 { exit.code } else { 128 + exit.signal },
+            signal: u32::try_from(exit.signal).unwrap_or(0),
+            termination: cut_short
+                .unwrap_or(if exit.signal == 0 {
+                    Termination::TERMINATION_EXITED
+                } else {
+                    Termination::TERMINATION_SIGNALED
+                })
+                .into(),
+            wall_us: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
+            cpu_us: exit.cpu_us,
+            max_rss_bytes: exit.max_rss_bytes,
+            stdout_bytes,
+            stderr_bytes,
+            ..Default::default()
+        };
+        let _ = events
+            .send(Ok(RunResponse {
+                event: message.into(),
+                ..Default::default()
+            }))
+            .await;
+    });
+    Ok(received)
+}
+
+/// Why the run was cut short, if it was.
+async fn until_end(
+    mut running: Running,
+    events: &EventSender,
+    timeout: Duration,
+    grace: Duration,
+) -> (Exit, Option<Termination>) {
+    let cut_short = tokio::select! {
+        biased;
+        exit = running.ended() => return (exit, None),
+        () = tokio::time::sleep(timeout) => Termination::TERMINATION_TIMED_OUT,
+        () = events.closed() => Termination::TERMINATION_CANCELLED,
+    };
+    let grace = match cut_short {
+        Termination::TERMINATION_CANCELLED => Duration::ZERO,
+        _ => grace,
+    };
+    (running.end(grace).await, Some(cut_short))
+}
+
+fn started(pid: i32) -> RunResponse {
+    let started = Started {
+        pid: u32::try_from(pid).unwrap_or(0),
+        ..Default::default()
+    };
+    RunResponse {
+        event: started.into(),
+        ..Default::default()
+    }
+}
+
+async fn feed(mut pipe: pipe::Sender, input: Vec<u8>, mut ended: watch::Receiver<bool>) {
+    tokio::select! {
+        // A program need not read its input.
+        _ = pipe.write_all(&input) => {}
+        _ = ended.wait_for(|ended| *ended) => {}
+    }
+}

@@ -1,0 +1,117 @@
+//! The sandbox's init: one connection, all services.
+
+use std::{
+    convert::Infallible,
+    fs, io,
+    os::{fd::AsFd, unix::net::UnixStream as StdUnixStream},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use connectrpc::{ConnectRpcService, Limits, Router};
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustix::process::DumpableBehavior;
+use tokio::net::UnixStream;
+use tower::Service as _;
+
+use crate::{
+    UserLimits, code::CodeService, filesystem::FilesystemService, process::ProcessService,
+    reaper::Reaper, rest, run::Starter, search::SearchService, state::Guest,
+    workspace::WorkspaceService,
+};
+
+type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Largest request: a file to write.
+const MAX_MESSAGE_BYTES: usize = 80 * 1024 * 1024;
+/// What may wait of one upload, and of all of them, before the sender waits.
+const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+const MAX_STREAMS: u32 = 512;
+/// Threads for file work; they count against the sandbox's processes.
+const FILE_THREADS: usize = 4;
+
+/// Serves the connection on standard input until its end.
+pub(crate) fn serve(workspace: PathBuf, limits: UserLimits) -> io::Result<()> {
+    // User programs may run as the same user: nothing of ours is theirs to read.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(FILE_THREADS)
+        .thread_stack_size(1024 * 1024)
+        .thread_keep_alive(Duration::from_secs(365 * 24 * 3600))
+        .build()?;
+    runtime.block_on(async {
+        let connection = take_connection()?;
+        // One thread exists from the start, so that files can be read and
+        // removed when a program has taken every process slot.
+        let _ = tokio::task::spawn_blocking(|| ()).await;
+        let guest = Arc::new(Guest::new(workspace));
+        let starter = Starter::new(Reaper::start()?, limits);
+        serve_connection(connection, guest, starter).await
+    })
+}
+
+/// Takes the socket from standard input, where no program can inherit it.
+fn take_connection() -> io::Result<UnixStream> {
+    let socket = StdUnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?)?;
+    socket.set_nonblocking(true)?;
+    UnixStream::from_std(socket)
+}
+
+async fn serve_connection(
+    connection: UnixStream,
+    guest: Arc<Guest>,
+    starter: Starter,
+) -> io::Result<()> {
+    let router = Router::new()
+        .add_service(Arc::new(CodeService::new(
+            Arc::clone(&guest),
+            starter.clone(),
+        )))
+        .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
+        .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))
+        .add_service(Arc::new(SearchService::new(Arc::clone(&guest))))
+        .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest))));
+    let rpc = ConnectRpcService::new(router).with_limits(
+        Limits::default()
+            .with_max_request_body_size(MAX_MESSAGE_BYTES)
+            .with_max_message_size(MAX_MESSAGE_BYTES),
+    );
+    let service = service_fn(move |request: Request<Incoming>| {
+        answer(rpc.clone(), Arc::clone(&guest), request)
+    });
+    http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(MAX_STREAMS)
+        .max_send_buf_size(64 * 1024)
+        .serve_connection(TokioIo::new(connection), service)
+        .await
+        .map_err(io::Error::other)
+}
+
+async fn answer(
+    mut rpc: ConnectRpcService,
+    guest: Arc<Guest>,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, Infallible> {
+    let path = request.uri().path();
+    let is_rpc = ["/process.", "/filesystem.", "/sandbox."]
+        .iter()
+        .any(|package| path.starts_with(package));
+    if is_rpc {
+        let Ok(response) = rpc.call(request).await;
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+    } else {
+        let response = rest::handle(guest, request).await;
+        Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+    }
+}

@@ -1,0 +1,256 @@
+//! Between the guest and one program: finds and ends all that it started.
+//!
+//! A supervisor is a child subreaper, so a process that daemonises, forks
+//! twice or leaves its session still comes back to it. When the program ends
+//! by itself the supervisor ends too, and what runs on in the background is
+//! handed to the guest; when it is told to end the run, it stays until nothing
+//! of the run is left.
+
+pub(crate) mod control;
+pub(crate) mod tree;
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    io::{BufRead as _, BufReader, Write as _},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use control::{Exit, Order, Report};
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::{
+    io::Errno,
+    net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
+    process::{
+        DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit,
+    },
+};
+
+use crate::UserLimits;
+
+/// Between two looks at what is left of a run that is being ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+/// A run that cannot be ended in this time is left to the guest.
+const KILL_LIMIT: Duration = Duration::from_secs(2);
+
+pub(crate) struct Options {
+    /// The program's streams are a terminal that it shall control.
+    pub terminal: bool,
+    pub limits: UserLimits,
+    pub program: Vec<OsString>,
+}
+
+#[derive(Default)]
+struct Run {
+    /// All that the program started is being ended.
+    ending: AtomicBool,
+    /// The program ended by itself; what it left in the background is free.
+    over: AtomicBool,
+}
+
+/// Runs the program to its end. Standard input is the guest's end of control;
+/// the program's own standard input arrives over it.
+pub(crate) fn supervise(options: Options) -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    rustix::process::setsid()?;
+    if options.terminal {
+        rustix::process::ioctl_tiocsctty(io::stdout())?;
+        ignore_keyboard_signals()?;
+    }
+    let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let stdin = receive_fd(&control)?;
+    limit(options.limits)?;
+
+    // When memory runs out the program goes first, not its supervisor.
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+    let spawned = spawn(&options, stdin);
+    let _ = fs::write("/proc/self/oom_score_adj", "0");
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let pid = match spawned {
+        Ok(pid) => pid,
+        Err(error) => {
+            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            return report(&mut control, &Report::Failed { errno });
+        }
+    };
+    // A pipe must end with the program, not with us.
+    let null = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    report(
+        &mut control,
+        &Report::Started {
+            pid: pid.as_raw_nonzero().get(),
+        },
+    )?;
+
+    let run = Arc::new(Run::default());
+    let orders = control.try_clone()?;
+    let obeying = Arc::clone(&run);
+    thread::Builder::new()
+        .stack_size(64 * 1024)
+        .spawn(move || obey(orders, pid, &obeying))?;
+    wait_for(pid, &run, &mut control)
+}
+
+/// Children start with these at their defaults, for handlers do not outlive exec.
+fn ignore_keyboard_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
+    let ignored = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTSTP] {
+        signal_hook::flag::register(signal, Arc::clone(&ignored))?;
+    }
+    Ok(())
+}
+
+fn receive_fd(control: &UnixStream) -> io::Result<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    recvmsg(
+        control,
+        &mut [io::IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    ancillary
+        .drain()
+        .find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        })
+        .ok_or_else(|| io::Error::other("no standard input came"))
+}
+
+fn limit(limits: UserLimits) -> io::Result<()> {
+    for (resource, value) in [
+        (Resource::Core, Some(0)),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Nproc, limits.nproc),
+        (Resource::Data, limits.data_bytes),
+    ] {
+        if let Some(value) = value {
+            let limit = Rlimit {
+                current: Some(value),
+                maximum: Some(value),
+            };
+            setrlimit(resource, limit)?;
+        }
+    }
+    Ok(())
+}
+
+fn spawn(options: &Options, stdin: OwnedFd) -> io::Result<Pid> {
+    let [program, arguments @ ..] = &options.program[..] else {
+        return Err(Errno::NOENT.into());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::from(stdin));
+    if !options.terminal {
+        command.process_group(0);
+    }
+    let child = command.spawn()?;
+    i32::try_from(child.id())
+        .ok()
+        .and_then(Pid::from_raw)
+        .ok_or_else(|| io::Error::other("a pid out of range"))
+}
+
+fn report(control: &mut UnixStream, report: &Report) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    control.write_all(&line)
+}
+
+/// Reaps until the program has ended and, when the run is being ended, until
+/// nothing of it is left.
+fn wait_for(program: Pid, run: &Run, control: &mut UnixStream) -> io::Result<()> {
+    let mut ended = false;
+    loop {
+        let (pid, status) = match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some(child)) => child,
+            Ok(None) | Err(Errno::INTR) => continue,
+            Err(Errno::CHILD) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if pid == program && !ended {
+            ended = true;
+            // Before the report, for the guest lets go of us when it has it.
+            let ending = run.ending.load(Ordering::SeqCst);
+            run.over.store(!ending, Ordering::SeqCst);
+            let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(io::Error::from)?;
+            let cpu = usage.user_time() + usage.system_time();
+            let micros = cpu.tv_sec() * 1_000_000 + cpu.tv_usec();
+            report(
+                control,
+                &Report::Ended(Exit {
+                    code: status.exit_status().unwrap_or(-1),
+                    signal: status.terminating_signal().unwrap_or(0),
+                    cpu_us: u64::try_from(micros).unwrap_or(0),
+                    max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
+                }),
+            )?;
+        }
+        if run.over.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+    }
+}
+
+fn obey(orders: UnixStream, program: Pid, run: &Run) {
+    let me = rustix::process::getpid().as_raw_nonzero().get();
+    for line in BufReader::new(orders).lines() {
+        let order = match line.map(|line| serde_json::from_str(&line)) {
+            Ok(Ok(order)) => order,
+            _ => break,
+        };
+        match order {
+            Order::Signal { number } => {
+                if let Some(signal) = Signal::from_named_raw(number) {
+                    let _ = kill_process(program, signal);
+                }
+            }
+            Order::Terminate { grace_ms } => {
+                run.ending.store(true, Ordering::SeqCst);
+                let until = Instant::now() + Duration::from_millis(grace_ms);
+                tree::signal_descendants(me, Signal::TERM);
+                while Instant::now() < until && !tree::descendants(me).is_empty() {
+                    thread::sleep(LOOK_AGAIN);
+                }
+                kill_all(me);
+            }
+            Order::Kill => {
+                run.ending.store(true, Ordering::SeqCst);
+                kill_all(me);
+            }
+        }
+    }
+    if run.over.load(Ordering::SeqCst) {
+        return;
+    }
+    // The guest is gone or speaks nonsense: nothing of the run may stay.
+    run.ending.store(true, Ordering::SeqCst);
+    kill_all(me);
+}
+
+fn kill_all(me: i32) {
+    let until = Instant::now() + KILL_LIMIT;
+    while tree::signal_descendants(me, Signal::KILL) > 0 && Instant::now() < until {
+        thread::sleep(LOOK_AGAIN);
+    }
+}

@@ -1,0 +1,102 @@
+//! A guest as a plain process of the machine, with a temporary workspace.
+
+use std::{
+    collections::BTreeMap,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use guest_client::GuestClient;
+use sandbox_core::{Program, RunOutcome, RunRequest, Script};
+use tempfile::TempDir;
+use tokio::net::UnixStream;
+
+pub struct TestGuest {
+    pub client: GuestClient,
+    pub workspace: TempDir,
+    process: Child,
+}
+
+impl TestGuest {
+    pub async fn start() -> Self {
+        let workspace = tempfile::tempdir().unwrap();
+        let (ours, theirs) = StdUnixStream::pair().unwrap();
+        let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
+            .args(["serve", "--workspace"])
+            .arg(workspace.path())
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let client = GuestClient::connect(UnixStream::from_std(ours).unwrap())
+            .await
+            .unwrap();
+        client.ready_within(Duration::from_secs(10)).await.unwrap();
+        Self {
+            client,
+            workspace,
+            process,
+        }
+    }
+
+    pub async fn bash(&self, command: &str) -> RunOutcome {
+        self.run(bash(command)).await
+    }
+
+    pub async fn run(&self, request: RunRequest) -> RunOutcome {
+        let run = self.client.run(request).await.unwrap();
+        run.collect().await.unwrap()
+    }
+}
+
+impl Drop for TestGuest {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+pub fn bash(command: &str) -> RunRequest {
+    RunRequest {
+        program: Program {
+            argv: vec!["bash".into(), "-c".into(), command.into()],
+            script: None,
+        },
+        env: BTreeMap::new(),
+        cwd: None,
+        stdin: Default::default(),
+        timeout: Duration::from_secs(20),
+        output_limit: 1024 * 1024,
+    }
+}
+
+pub fn python(source: &'static str) -> RunRequest {
+    RunRequest {
+        program: Program {
+            argv: vec!["/usr/bin/python3".into(), "{file}".into()],
+            script: Some(Script {
+                file_name: "main.py".into(),
+                source: source.into(),
+            }),
+        },
+        ..bash("")
+    }
+}
+
+/// Waits until a condition holds; fails after ten seconds.
+pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..1000 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("waited in vain until {what}");
+}
+
+/// Whether a process exists and is not a zombie.
+pub fn alive(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()))
+        .is_ok_and(|stat| !stat.contains(") Z "))
+}

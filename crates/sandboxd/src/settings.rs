@@ -1,0 +1,480 @@
+//! The settings: defaults, file, environment, command line, in rising order.
+
+use std::{
+    env, fmt, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use figment::{
+    Figment, Metadata, Profile, Provider,
+    providers::Serialized,
+    value::{Dict, Map, Num, Value},
+};
+use sandbox_core::ByteSize;
+use serde::{Deserialize, Serialize};
+
+use crate::cli::Options;
+
+const ENV_PREFIX: &str = "SANDBOX_";
+/// Other names of a variable, and the key that each sets.
+const ENV_ALIASES: [(&str, &str); 2] = [("SANDBOX_TYPE", "backend"), ("DATABASE_URL", "database_url")];
+const SECRETS: [&str; 1] = ["jwt_secret"];
+
+/// Every setting; `config/sandboxd.toml` says what each means.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub prefix: String,
+    pub state_dir: PathBuf,
+    pub database_url: String,
+    pub backend: String,
+    pub log: String,
+    pub log_format: LogFormat,
+
+    pub jwt_secret: String,
+    pub jwt_audience: String,
+    pub jwt_issuer: String,
+    pub jwt_leeway_seconds: u64,
+
+    pub mem_limit: ByteSize,
+    pub cpu_limit: f64,
+    pub pids_limit: u32,
+    pub disk_limit: ByteSize,
+    pub tmp_limit: ByteSize,
+
+    pub idle_timeout: u64,
+    pub session_ttl: u64,
+    pub max_sessions: usize,
+    pub tenant_max_sessions: usize,
+    pub session_runs: usize,
+    pub session_queue: usize,
+
+    pub timeout_sec: f64,
+    pub max_timeout_sec: f64,
+    pub output_limit: ByteSize,
+    pub code_limit: ByteSize,
+    pub body_limit: ByteSize,
+    pub max_connections: usize,
+    pub shutdown_grace: u64,
+    pub languages: PathBuf,
+
+    pub bwrap: PathBuf,
+    pub uid_range: String,
+    pub read_only_paths: Vec<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    Pretty,
+    Json,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8080)),
+            prefix: "/v1/sandbox".into(),
+            state_dir: default_state_dir(),
+            database_url: String::new(),
+            backend: "local".into(),
+            log: "info".into(),
+            log_format: LogFormat::Pretty,
+            jwt_secret: String::new(),
+            jwt_audience: String::new(),
+            jwt_issuer: String::new(),
+            jwt_leeway_seconds: 30,
+            mem_limit: ByteSize::mib(512),
+            cpu_limit: 1.0,
+            pids_limit: 256,
+            disk_limit: ByteSize::mib(1024),
+            tmp_limit: ByteSize::mib(64),
+            idle_timeout: 900,
+            session_ttl: 0,
+            max_sessions: 50,
+            tenant_max_sessions: 50,
+            session_runs: 4,
+            session_queue: 64,
+            timeout_sec: 30.0,
+            max_timeout_sec: 3600.0,
+            output_limit: ByteSize::mib(1),
+            code_limit: ByteSize::mib(1),
+            body_limit: ByteSize::mib(40),
+            max_connections: 1024,
+            shutdown_grace: 30,
+            languages: PathBuf::new(),
+            bwrap: "bwrap".into(),
+            uid_range: "1900000000-1900065535".into(),
+            read_only_paths: Vec::new(),
+        }
+    }
+}
+
+fn default_state_dir() -> PathBuf {
+    let below_home = || {
+        env::var_os("XDG_STATE_HOME")
+            .map(PathBuf::from)
+            .or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".local/state")))
+            .map(|dir| dir.join("sandboxd"))
+    };
+    if rustix::process::geteuid().is_root() {
+        PathBuf::from("/var/lib/sandboxd")
+    } else {
+        below_home().unwrap_or_else(|| PathBuf::from("/var/lib/sandboxd"))
+    }
+}
+
+/// A setting that is unknown, of the wrong kind, or that does not fit the others.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error("failed to read the settings file `{}`", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("the settings file `{}` is not valid TOML: {problem}", path.display())]
+    Toml { path: PathBuf, problem: String },
+    #[error("unknown setting `{key}` in {origin}")]
+    Unknown { key: String, origin: String },
+    #[error("bad value for `{key}` in {origin}: {problem}")]
+    Value {
+        key: String,
+        origin: String,
+        problem: String,
+    },
+    #[error("bad value for `{key}`: {problem}")]
+    Invalid { key: String, problem: String },
+}
+
+/// Where values come from, with the names that messages show.
+struct Source {
+    name: String,
+    values: Dict,
+}
+
+impl Provider for Source {
+    fn metadata(&self) -> Metadata {
+        Metadata::named(self.name.clone())
+    }
+
+    fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
+        Ok(Profile::Default.collect(self.values.clone()))
+    }
+}
+
+/// The settings and where each came from.
+pub struct Loaded {
+    pub settings: Settings,
+    figment: Figment,
+}
+
+pub fn load(options: &Options) -> Result<Loaded, SettingsError> {
+    load_from(options, env::vars_os().filter_map(|(name, value)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    }))
+}
+
+fn load_from(
+    options: &Options,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Loaded, SettingsError> {
+    let defaults = defaults();
+    let mut figment = Figment::from(Serialized::defaults(Settings::default()));
+    if let Some(path) = &options.config {
+        figment = figment.merge(from_file(path, &defaults)?);
+    }
+    for (name, text) in environment {
+        let alias = ENV_ALIASES.iter().find(|(alias, _)| *alias == name);
+        let key = match alias {
+            Some((_, key)) => (*key).to_owned(),
+            None => match name.strip_prefix(ENV_PREFIX) {
+                Some(key) => key.to_ascii_lowercase(),
+                None => continue,
+            },
+        };
+        let origin = format!("environment ({name})");
+        figment = figment.merge(one(&key, &text, origin, &defaults)?);
+    }
+    let flags = [("listen", &options.listen), ("state_dir", &options.state_dir)];
+    for (key, text) in flags {
+        if let Some(text) = text {
+            figment = figment.merge(one(key, text, "command line".into(), &defaults)?);
+        }
+    }
+    for pair in &options.set {
+        let (key, text) = pair.split_once('=').ok_or_else(|| SettingsError::Invalid {
+            key: pair.clone(),
+            problem: "--set wants KEY=VALUE".into(),
+        })?;
+        figment = figment.merge(one(key, text, "command line".into(), &defaults)?);
+    }
+    let settings: Settings = figment.extract().map_err(|error| {
+        let key = error.path.join(".");
+        let origin = error
+            .metadata
+            .as_ref()
+            .map_or_else(|| "the settings".to_owned(), |m| m.name.to_string());
+        SettingsError::Value {
+            key,
+            origin,
+            problem: error.kind.to_string(),
+        }
+    })?;
+    settings.check()?;
+    Ok(Loaded { settings, figment })
+}
+
+fn defaults() -> Dict {
+    match Value::serialize(Settings::default()) {
+        Ok(Value::Dict(_, dict)) => dict,
+        _ => Dict::new(),
+    }
+}
+
+fn from_file(path: &Path, defaults: &Dict) -> Result<Source, SettingsError> {
+    let text = fs::read_to_string(path).map_err(|source| SettingsError::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let values: Dict = toml::from_str(&text).map_err(|error| SettingsError::Toml {
+        path: path.to_owned(),
+        problem: error.message().to_owned(),
+    })?;
+    let name = format!("file {}", path.display());
+    if let Some(key) = values.keys().find(|key| !defaults.contains_key(*key)) {
+        return Err(SettingsError::Unknown {
+            key: key.clone(),
+            origin: name,
+        });
+    }
+    Ok(Source { name, values })
+}
+
+/// One value given as text, read as the kind of value that its default is:
+/// a secret of digits stays text.
+fn one(
+    key: &str,
+    text: &str,
+    origin: String,
+    defaults: &Dict,
+) -> Result<Source, SettingsError> {
+    let bad = |problem: &str| SettingsError::Value {
+        key: key.to_owned(),
+        origin: origin.clone(),
+        problem: problem.to_owned(),
+    };
+    let value = match defaults.get(key) {
+        None => {
+            return Err(SettingsError::Unknown {
+                key: key.to_owned(),
+                origin,
+            });
+        }
+        Some(Value::Num(_, Num::F32(_) | Num::F64(_))) => {
+            Value::from(text.parse::<f64>().map_err(|_| bad("a number is expected"))?)
+        }
+        Some(Value::Num(..)) => Value::from(
+            text.parse::<u64>()
+                .map_err(|_| bad("a whole number from 0 is expected"))?,
+        ),
+        Some(Value::Array(..)) => Value::from(
+            text.split(',')
+                .map(str::trim)
+                .filter(|part| !part.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>(),
+        ),
+        Some(_) => Value::from(text),
+    };
+    Ok(Source {
+        name: origin,
+        values: Dict::from([(key.to_owned(), value)]),
+    })
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), SettingsError> {
+        let invalid = |key: &str, problem: &str| {
+            Err(SettingsError::Invalid {
+                key: key.into(),
+                problem: problem.into(),
+            })
+        };
+        if self.backend != "local" {
+            return invalid("backend", "this version has one backend, `local`");
+        }
+        if !(self.prefix.is_empty() || self.prefix.starts_with('/')) || self.prefix.ends_with('/') {
+            return invalid("prefix", "it starts with `/` and does not end with one");
+        }
+        if !self.jwt_secret.is_empty() && self.jwt_secret.len() < 32 {
+            return invalid("jwt_secret", "HS256 needs 32 bytes or more (RFC 7518, 3.2)");
+        }
+        if self.jwt_secret.is_empty() && !self.listen.ip().is_loopback() {
+            return invalid(
+                "listen",
+                "without jwt_secret anybody may call, so only a loopback address is served",
+            );
+        }
+        if !(self.database_url.is_empty() || self.database_url.starts_with("sqlite:")) {
+            return invalid("database_url", "this version keeps its registry in SQLite");
+        }
+        for (key, value) in [
+            ("timeout_sec", self.timeout_sec),
+            ("max_timeout_sec", self.max_timeout_sec),
+            ("cpu_limit", self.cpu_limit),
+        ] {
+            if !(value.is_finite() && value > 0.0 && value <= 1e6) {
+                return invalid(key, "it is more than 0 and at most 1000000");
+            }
+        }
+        if self.timeout_sec > self.max_timeout_sec {
+            return invalid("timeout_sec", "it is larger than max_timeout_sec");
+        }
+        for (key, value) in [
+            ("max_sessions", self.max_sessions),
+            ("tenant_max_sessions", self.tenant_max_sessions),
+            ("session_runs", self.session_runs),
+            ("max_connections", self.max_connections),
+            ("pids_limit", self.pids_limit as usize),
+            ("idle_timeout", self.idle_timeout as usize),
+        ] {
+            if value == 0 {
+                return invalid(key, "it is 1 or more");
+            }
+        }
+        if self.mem_limit < ByteSize::mib(16) {
+            return invalid("mem_limit", "a sandbox needs 16m or more");
+        }
+        if self.uid_range().is_none() {
+            return invalid("uid_range", "FIRST-LAST of unused user ids above 0 is expected");
+        }
+        Ok(())
+    }
+
+    /// The host's users that sandboxes run as when the service is root.
+    pub fn uid_range(&self) -> Option<std::ops::RangeInclusive<u32>> {
+        let (first, last) = self.uid_range.split_once('-')?;
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        (0 < first && first <= last && last < u32::MAX).then_some(first..=last)
+    }
+
+    /// The file of the registry.
+    pub fn database(&self) -> PathBuf {
+        match self.database_url.strip_prefix("sqlite:") {
+            Some(path) => PathBuf::from(path.trim_start_matches("//")),
+            None => self.state_dir.join("sandboxd.db"),
+        }
+    }
+}
+
+impl Loaded {
+    /// Every setting, its value and its source; secrets are masked.
+    pub fn report(&self) -> String {
+        let values: Dict = self.figment.extract().unwrap_or_default();
+        let mut lines = Vec::new();
+        for (key, value) in values {
+            let source = self
+                .figment
+                .find_metadata(&key)
+                .map_or("default", |metadata| match metadata.name.as_ref() {
+                    name if name.contains("Settings") => "default",
+                    name => name,
+                })
+                .to_owned();
+            let shown = if SECRETS.contains(&key.as_str()) && value.as_str() != Some("") {
+                "\"********\"".to_owned()
+            } else {
+                Shown(&value).to_string()
+            };
+            lines.push(format!("{key} = {shown}  # {source}\n"));
+        }
+        lines.concat()
+    }
+}
+
+struct Shown<'a>(&'a Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match serde_json::to_string(self.0) {
+            Ok(text) => f.write_str(&text),
+            Err(_) => f.write_str("?"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load_with(environment: &[(&str, &str)]) -> Result<Loaded, SettingsError> {
+        let environment = environment
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        load_from(&Options::default(), environment)
+    }
+
+    #[test]
+    fn the_documented_file_has_every_key_with_its_default() {
+        let text = include_str!("../../../config/sandboxd.toml");
+        let uncommented: String = text
+            .lines()
+            .map(|line| match line.strip_prefix('#') {
+                Some(setting) if !setting.starts_with(' ') => setting,
+                _ => line,
+            })
+            .collect::<Vec<_>>()
+            .join("\n");
+        let documented: Dict = toml::from_str(&uncommented).unwrap();
+        let mut defaults = defaults();
+        // Depends on who runs the service.
+        defaults.insert("state_dir".into(), Value::from("/var/lib/sandboxd"));
+        let show = |dict: &Dict| -> Vec<String> {
+            dict.iter()
+                .map(|(key, value)| format!("{key} = {}", Shown(value)))
+                .collect()
+        };
+        assert_eq!(show(&documented), show(&defaults));
+    }
+
+    #[test]
+    fn the_environment_overrides_and_is_named() {
+        let loaded = load_with(&[
+            ("SANDBOX_MAX_SESSIONS", "7"),
+            ("SANDBOX_TYPE", "local"),
+            ("SANDBOX_JWT_SECRET", "00123456789012345678901234567890"),
+            ("SANDBOX_MEM_LIMIT", "1g"),
+            ("PATH", "/bin"),
+        ])
+        .unwrap();
+        assert_eq!(loaded.settings.max_sessions, 7);
+        assert_eq!(loaded.settings.mem_limit, ByteSize::mib(1024));
+        assert_eq!(loaded.settings.jwt_secret, "00123456789012345678901234567890");
+        let report = loaded.report();
+        assert!(report.contains("max_sessions = 7  # environment (SANDBOX_MAX_SESSIONS)\n"));
+        assert!(report.contains("pids_limit = 256  # default\n"), "{report}");
+        assert!(!report.contains("0012345"), "{report}");
+    }
+
+    #[test]
+    fn a_bad_setting_stops_the_start_with_its_name() {
+        for (name, value, expected) in [
+            ("SANDBOX_NO_SUCH", "1", "unknown setting `no_such` in environment (SANDBOX_NO_SUCH)"),
+            ("SANDBOX_MAX_SESSIONS", "many", "bad value for `max_sessions` in environment"),
+            ("SANDBOX_MAX_SESSIONS", "0", "bad value for `max_sessions`"),
+            ("SANDBOX_MEM_LIMIT", "lots", "bad value for `mem_limit` in environment"),
+            ("SANDBOX_JWT_SECRET", "short", "bad value for `jwt_secret`"),
+            ("SANDBOX_LISTEN", "0.0.0.0:80", "bad value for `listen`"),
+            ("SANDBOX_BACKEND", "docker", "bad value for `backend`"),
+            ("SANDBOX_UID_RANGE", "0-7", "bad value for `uid_range`"),
+            ("SANDBOX_TIMEOUT_SEC", "NaN", "bad value for `timeout_sec`"),
+            ("DATABASE_URL", "mysql://x", "bad value for `database_url`"),
+        ] {
+            let error = load_with(&[(name, value)]).err().unwrap().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+}
