@@ -1,0 +1,41 @@
+# `make run` and `make test` are all that a newcomer needs.
+
+SHELL := /bin/bash
+STATE ?= $(CURDIR)/.state
+export SANDBOX_STATE_DIR ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/sandboxd; else echo $(STATE); fi)
+
+.PHONY: help run test demo lint fmt build deps test-deps openapi clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+deps: ## install what the service needs: bubblewrap, python3
+	@deploy/install-deps.sh run
+
+test-deps: ## install what the tests need
+	@deploy/install-deps.sh test
+
+build: ## build the service, the guest inside it
+	cargo build --release --locked -p sandboxd
+
+run: deps build ## build and start the service on 127.0.0.1:8080
+	@target/release/sandboxd serve
+
+demo: deps build ## start the service, take a tour by curl, stop it
+	@deploy/demo.sh target/release/sandboxd
+
+test: test-deps ## install what the tests need and run all of them
+	cargo test --locked --workspace
+
+lint: ## formatting, clippy, shell scripts
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+fmt: ## format the code
+	cargo fmt --all
+
+openapi: ## write openapi.yaml anew from the code
+	UPDATE_OPENAPI=1 cargo test --locked -p sandbox-http openapi
+
+clean: ## remove what was built
+	cargo clean

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Installs what is missing on Debian or Ubuntu: for `run` what the service
+# needs, for `test` what its tests need too.
+set -euo pipefail
+
+missing=()
+need() { command -v "$1" >/dev/null 2>&1 || [ -x "/usr/bin/$1" ] || missing+=("$2"); }
+
+need bwrap bubblewrap
+# Sandboxes see /usr, so the interpreter must be there.
+[ -x /usr/bin/python3 ] || missing+=(python3)
+need cc gcc
+need curl curl
+if [ "${1:-run}" = test ]; then
+	need perl perl
+	need pgrep procps
+	need setsid util-linux
+fi
+
+if [ ${#missing[@]} -gt 0 ]; then
+	if ! command -v apt-get >/dev/null; then
+		echo "please install: ${missing[*]}" >&2
+		exit 1
+	fi
+	sudo=()
+	[ "$(id -u)" = 0 ] || sudo=(sudo)
+	echo "installing: ${missing[*]}"
+	"${sudo[@]}" apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fi
+
+if ! command -v cargo >/dev/null; then
+	echo "Rust is missing: see https://rustup.rs" >&2
+	exit 1
+fi
