@@ -1,5 +1,9 @@
 //! A guest as a plain process of the machine, with a temporary workspace.
 
+#![expect(dead_code, reason = "each test binary uses its part")]
+
+pub mod wire;
+
 use std::{
     collections::BTreeMap,
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
@@ -12,31 +16,63 @@ use sandbox_core::{Program, RunOutcome, RunRequest, Script};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
+struct GuestProcess(Child);
+
+impl Drop for GuestProcess {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(workspace: &TempDir) -> (GuestProcess, UnixStream) {
+    let (ours, theirs) = StdUnixStream::pair().unwrap();
+    let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
+        .args(["serve", "--workspace"])
+        .arg(workspace.path())
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    ours.set_nonblocking(true).unwrap();
+    (GuestProcess(process), UnixStream::from_std(ours).unwrap())
+}
+
+/// A guest, spoken to as the service does.
 pub struct TestGuest {
     pub client: GuestClient,
     pub workspace: TempDir,
-    process: Child,
+    _process: GuestProcess,
+}
+
+/// A guest, spoken to as anybody may who knows the public contract.
+pub struct WireGuest {
+    pub wire: wire::Wire,
+    pub workspace: TempDir,
+    _process: GuestProcess,
+}
+
+impl WireGuest {
+    pub async fn start() -> Self {
+        let workspace = tempfile::tempdir().unwrap();
+        let (process, stream) = start(&workspace);
+        Self {
+            wire: wire::Wire::connect(stream).await,
+            workspace,
+            _process: process,
+        }
+    }
 }
 
 impl TestGuest {
     pub async fn start() -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let (ours, theirs) = StdUnixStream::pair().unwrap();
-        let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
-            .args(["serve", "--workspace"])
-            .arg(workspace.path())
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .spawn()
-            .unwrap();
-        ours.set_nonblocking(true).unwrap();
-        let client = GuestClient::connect(UnixStream::from_std(ours).unwrap())
-            .await
-            .unwrap();
+        let (process, stream) = start(&workspace);
+        let client = GuestClient::connect(stream).await.unwrap();
         client.ready_within(Duration::from_secs(10)).await.unwrap();
         Self {
             client,
             workspace,
-            process,
+            _process: process,
         }
     }
 
@@ -47,13 +83,6 @@ impl TestGuest {
     pub async fn run(&self, request: RunRequest) -> RunOutcome {
         let run = self.client.run(request).await.unwrap();
         run.collect().await.unwrap()
-    }
-}
-
-impl Drop for TestGuest {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 
