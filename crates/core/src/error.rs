@@ -44,6 +44,14 @@ codes! {
     /// The token is not for this tenant.
     ForbiddenTenant = "forbidden_tenant",
     NotFound = "not_found",
+    /// The route exists, but not with this method.
+    MethodNotAllowed = "method_not_allowed",
+    /// The request did not arrive in time.
+    RequestTimeout = "request_timeout",
+    /// The body is not JSON.
+    UnsupportedMediaType = "unsupported_media_type",
+    /// The file has none of the bytes that were asked for.
+    RangeNotSatisfiable = "range_not_satisfiable",
     AlreadyExists = "already_exists",
     /// The path is a directory and the route wants a file.
     IsADirectory = "is_a_directory",
