@@ -1,0 +1,221 @@
+//! `sandboxd serve`: everything wired together, from start to stop.
+
+use std::{
+    error::Error,
+    fs::{self, File},
+    io::{self, Write as _},
+    os::unix::fs::PermissionsExt as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use backend_local::{LocalBackend, LocalConfig};
+use sandbox_backend::{Backend, Problem, Readiness};
+use sandbox_core::{Limits, NetworkPolicy, SandboxSpec, SystemClock};
+use sandbox_http::{AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits};
+use sandbox_session::{SessionManager, SessionSettings};
+use sandbox_store::{SessionStore, SqliteStore};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::{info, warn};
+
+use crate::{logging, settings::Settings};
+
+/// Between two looks for sessions that are idle or whose time is up.
+const REAP_INTERVAL: Duration = Duration::from_secs(5);
+const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+pub fn serve(settings: Settings) -> Result<()> {
+    logging::start(&settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(settings))
+}
+
+async fn run(settings: Settings) -> Result<()> {
+    let _lock = own_state_dir(&settings)?;
+    let backend = LocalBackend::new(local_config(&settings)?)?;
+    let store: Arc<dyn SessionStore> = Arc::new(SqliteStore::open(&settings.database()).await?);
+    let metrics = Arc::new(Metrics::new()?);
+    let sessions = SessionManager::start(
+        session_settings(&settings),
+        Arc::clone(&backend) as Arc<dyn Backend>,
+        Arc::clone(&store),
+        Arc::new(SystemClock),
+        Arc::clone(&metrics) as _,
+    )
+    .await?;
+    let state = AppState::new(
+        Arc::clone(&sessions),
+        vec![Arc::clone(&backend) as Arc<dyn Backend>],
+        Arc::new(move || {
+            let store = Arc::clone(&store);
+            Box::pin(async move { store_readiness(store.as_ref()).await })
+        }),
+        auth(&settings)?,
+        metrics,
+        http_settings(&settings)?,
+    );
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .map_err(|error| format!("failed to listen on `{}`: {error}", settings.listen))?;
+    let address = listener.local_addr()?;
+    if settings.jwt_secret.is_empty() {
+        warn!("no jwt_secret is set: whoever reaches {address} may do everything");
+    }
+    announce(&format!("http://{address}"))?;
+    let tested = tokio::spawn(async move {
+        for problem in backend.self_test().await {
+            warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
+        }
+    });
+
+    let grace = Duration::from_secs(settings.shutdown_grace);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let limits = ServeLimits {
+        max_connections: settings.max_connections,
+        // Longer than the runs may take, for their answers are still to be sent.
+        drain_timeout: grace + Duration::from_secs(5),
+        ..ServeLimits::default()
+    };
+    let serving = tokio::spawn(sandbox_http::serve(
+        listener,
+        sandbox_http::router(state),
+        limits,
+        async {
+            let _ = stopped.await;
+        },
+    ));
+    stop_signal().await?;
+    info!("stopping");
+    let _ = stop.send(());
+    sessions.shutdown(grace).await;
+    tested.abort();
+    serving.await?;
+    info!("stopped");
+    Ok(())
+}
+
+async fn stop_signal() -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Says where the service listens, for people and for scripts.
+fn announce(url: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "listening on {url}")?;
+    writeln!(
+        out,
+        "try: curl -s {url}/v1/sandbox/execute -H 'content-type: application/json' \
+         -d '{{\"session_id\": \"demo\", \"code\": \"print(6 * 7)\"}}'"
+    )?;
+    out.flush()
+}
+
+/// Makes the state directory and holds it: two services on one would take each
+/// other's sessions for remains.
+fn own_state_dir(settings: &Settings) -> Result<File> {
+    let dir = &settings.state_dir;
+    fs::create_dir_all(dir)
+        .map_err(|error| format!("failed to make the state directory `{}`: {error}", dir.display()))?;
+    // Sandboxes run as other users when the service is root: they may pass, not look.
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o711))?;
+    let lock = File::create(dir.join("lock"))?;
+    lock.try_lock().map_err(|_| {
+        format!("the state directory `{}` is in use by another service", dir.display())
+    })?;
+    Ok(lock)
+}
+
+pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
+    let guest = guest_binary::materialise(&settings.state_dir.join("guest"))
+        .map_err(|error| format!("failed to write the guest to the state directory: {error}"))?;
+    Ok(LocalConfig {
+        state_dir: settings.state_dir.clone(),
+        guest,
+        bwrap: settings.bwrap.clone(),
+        uid_range: settings.uid_range().ok_or("bad value for `uid_range`")?,
+        read_only_paths: settings.read_only_paths.clone(),
+        start_timeout: SANDBOX_START_LIMIT,
+    })
+}
+
+fn session_settings(settings: &Settings) -> SessionSettings {
+    let idle_timeout = Duration::from_secs(settings.idle_timeout);
+    SessionSettings {
+        spec: SandboxSpec {
+            env: Default::default(),
+            network: NetworkPolicy::Disabled,
+            limits: Limits {
+                memory: settings.mem_limit,
+                cpus: settings.cpu_limit,
+                pids: settings.pids_limit,
+                disk: settings.disk_limit,
+                tmp: settings.tmp_limit,
+            },
+        },
+        max_sessions: settings.max_sessions,
+        tenant_max_sessions: settings.tenant_max_sessions,
+        idle_timeout,
+        ttl: (settings.session_ttl > 0).then(|| Duration::from_secs(settings.session_ttl)),
+        runs_per_session: settings.session_runs,
+        queued_runs_per_session: settings.session_queue,
+        reap_interval: REAP_INTERVAL.min(idle_timeout),
+    }
+}
+
+fn auth(settings: &Settings) -> Result<Auth> {
+    if settings.jwt_secret.is_empty() {
+        return Ok(Auth::off());
+    }
+    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
+    Ok(Auth::hs256(&Hs256 {
+        secret: settings.jwt_secret.clone(),
+        audience: given(&settings.jwt_audience),
+        issuer: given(&settings.jwt_issuer),
+        leeway_seconds: settings.jwt_leeway_seconds,
+    })?)
+}
+
+fn http_settings(settings: &Settings) -> Result<HttpSettings> {
+    let languages = if settings.languages.as_os_str().is_empty() {
+        LanguageTable::built_in()?
+    } else {
+        let text = fs::read_to_string(&settings.languages).map_err(|error| {
+            format!("failed to read `{}`: {error}", settings.languages.display())
+        })?;
+        LanguageTable::built_in()?.extended_by(&text)?
+    };
+    Ok(HttpSettings {
+        prefix: settings.prefix.parse()?,
+        max_body_bytes: usize::try_from(settings.body_limit.bytes())?,
+        max_code_bytes: usize::try_from(settings.code_limit.bytes())?,
+        default_timeout: Duration::from_secs_f64(settings.timeout_sec),
+        max_timeout: Duration::from_secs_f64(settings.max_timeout_sec),
+        max_output_bytes: settings.output_limit.bytes(),
+        ..HttpSettings::new(languages)
+    })
+}
+
+async fn store_readiness(store: &dyn SessionStore) -> Readiness {
+    match store.ping().await {
+        Ok(()) => Readiness::default(),
+        Err(_) => Readiness {
+            problems: vec![Problem::new(
+                "the registry of sessions does not answer",
+                "look at the disk of state_dir, or at database_url",
+            )],
+        },
+    }
+}
