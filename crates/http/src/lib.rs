@@ -1,1 +1,34 @@
-//! To be written.
+//! The HTTP contract: routes, callers, errors, metrics.
+//!
+//! A handler extracts, converts, makes one call and converts back. What a
+//! request may be is said by the DTO beside its handler, from which the
+//! OpenAPI document is made too.
+
+mod auth;
+mod backends;
+mod bash;
+mod docs;
+mod execute;
+mod extract;
+mod files;
+mod health;
+mod input;
+mod languages;
+mod metrics;
+mod problem;
+mod request;
+mod request_id;
+mod router;
+mod run;
+mod search;
+mod serve;
+mod sessions;
+mod state;
+mod time;
+
+pub use auth::{Auth, Hs256};
+pub use languages::{Language, LanguageError, LanguageTable};
+pub use metrics::Metrics;
+pub use router::{openapi, router};
+pub use serve::{ServeLimits, serve};
+pub use state::{AppState, HttpSettings, RoutePrefix, StoreCheck};

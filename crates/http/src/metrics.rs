@@ -1,0 +1,154 @@
+//! Every metric, once: its doc comment is the help text in /metrics.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
+    Registry, TextEncoder, core::Collector,
+};
+use sandbox_session::{DestroyReason, Observer};
+
+/// From a hot /bash to a run of an hour, in seconds.
+const BUCKETS: [f64; 16] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0,
+    3600.0,
+];
+/// How long sessions live, in seconds: from one run to a week.
+const LIFETIME_BUCKETS: [f64; 10] = [
+    1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
+];
+
+trait Declare: Collector + Clone + 'static {
+    fn declare(opts: Opts, buckets: &[f64], labels: &[&str]) -> prometheus::Result<Self>;
+}
+
+impl Declare for IntCounterVec {
+    fn declare(opts: Opts, _: &[f64], labels: &[&str]) -> prometheus::Result<Self> {
+        Self::new(opts, labels)
+    }
+}
+
+impl Declare for IntGaugeVec {
+    fn declare(opts: Opts, _: &[f64], labels: &[&str]) -> prometheus::Result<Self> {
+        Self::new(opts, labels)
+    }
+}
+
+impl Declare for Histogram {
+    fn declare(opts: Opts, buckets: &[f64], _: &[&str]) -> prometheus::Result<Self> {
+        Self::with_opts(HistogramOpts::from(opts).buckets(buckets.to_vec()))
+    }
+}
+
+impl Declare for HistogramVec {
+    fn declare(opts: Opts, buckets: &[f64], labels: &[&str]) -> prometheus::Result<Self> {
+        Self::new(HistogramOpts::from(opts).buckets(buckets.to_vec()), labels)
+    }
+}
+
+macro_rules! metrics {
+    ($(#[doc = $help:literal] $field:ident: $kind:ty = $name:literal [$($label:literal),*] $buckets:expr;)+) => {
+        /// What the service counts and times. No label has unbounded values.
+        pub struct Metrics {
+            registry: Registry,
+            $(#[doc = $help] $field: $kind,)+
+        }
+
+        impl Metrics {
+            /// Every metric that is declared here.
+            #[cfg(test)]
+            const NAMES: &[&str] = &[$($name),+];
+
+            pub fn new() -> prometheus::Result<Self> {
+                let registry = Registry::new();
+                $(
+                    let $field = <$kind>::declare(
+                        Opts::new($name, $help.trim()),
+                        $buckets,
+                        &[$($label),*],
+                    )?;
+                    registry.register(Box::new($field.clone()))?;
+                )+
+                #[cfg(target_os = "linux")]
+                registry.register(Box::new(
+                    prometheus::process_collector::ProcessCollector::for_self(),
+                ))?;
+                Ok(Self { registry, $($field),+ })
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Sessions that have a sandbox now.
+    sessions_active: IntGaugeVec = "sandbox_sessions_active" ["backend"] &[];
+    /// Sandboxes made.
+    session_created: IntCounterVec = "sandbox_session_created_total" ["backend"] &[];
+    /// Sandboxes ended, by why.
+    session_destroyed: IntCounterVec = "sandbox_session_destroyed_total" ["backend", "reason"] &[];
+    /// Seconds from the wish for a sandbox to its first answer.
+    session_create_seconds: Histogram = "sandbox_session_create_seconds" [] &BUCKETS;
+    /// Seconds that a sandbox lived.
+    session_lifetime_seconds: Histogram = "sandbox_session_lifetime_seconds" [] &LIFETIME_BUCKETS;
+    /// Runs, by how they ended: a termination, an error's code, or `disconnected`.
+    exec: IntCounterVec = "sandbox_exec_total" ["backend", "language", "outcome"] &[];
+    /// Seconds from a run's request to its answer.
+    exec_seconds: Histogram = "sandbox_exec_seconds" [] &BUCKETS;
+    /// Seconds that a run waited for its turn in its session.
+    queue_wait_seconds: Histogram = "sandbox_queue_wait_seconds" [] &BUCKETS;
+    /// Requests answered; 499 is a client that went away before.
+    http_requests: IntCounterVec = "sandbox_http_requests_total" ["method", "route", "status"] &[];
+    /// Seconds from a request's header to its answer's.
+    http_request_seconds: HistogramVec = "sandbox_http_request_seconds" ["route"] &BUCKETS;
+}
+
+impl Metrics {
+    /// The text that Prometheus reads.
+    pub fn render(&self) -> prometheus::Result<(String, Vec<u8>)> {
+        let encoder = TextEncoder::new();
+        let mut text = Vec::new();
+        encoder.encode(&self.registry.gather(), &mut text)?;
+        Ok((encoder.format_type().to_owned(), text))
+    }
+
+    pub(crate) fn run_ended(&self, backend: &str, language: &str, outcome: &str, took: Duration) {
+        self.exec
+            .with_label_values(&[backend, language, outcome])
+            .inc();
+        self.exec_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn answered(&self, method: &str, route: &str, status: &str, took: Duration) {
+        self.http_requests
+            .with_label_values(&[method, route, status])
+            .inc();
+        self.http_request_seconds
+            .with_label_values(&[route])
+            .observe(took.as_secs_f64());
+    }
+}
+
+impl Observer for Metrics {
+    fn created(&self, backend: &str, took: Duration) {
+        self.session_created.with_label_values(&[backend]).inc();
+        self.session_create_seconds.observe(took.as_secs_f64());
+    }
+
+    fn destroyed(&self, backend: &str, reason: DestroyReason, lifetime: Duration) {
+        self.session_destroyed
+            .with_label_values(&[backend, reason.as_str()])
+            .inc();
+        self.session_lifetime_seconds
+            .observe(lifetime.as_secs_f64());
+    }
+
+    fn waited(&self, wait: Duration) {
+        self.queue_wait_seconds.observe(wait.as_secs_f64());
+    }
+
+    fn active(&self, backend: &str, count: i64) {
+        self.sessions_active
+            .with_label_values(&[backend])
+            .set(count);
+    }
+}

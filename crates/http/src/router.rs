@@ -1,0 +1,122 @@
+//! Every route, at `/` and under the prefix.
+
+use axum::{Router, extract::Extension, middleware, routing::get};
+use bytes::Bytes;
+use http::Uri;
+use sandbox_core::ErrorCode;
+use utoipa::openapi::{
+    self, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
+    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    AppState, backends, bash,
+    docs::{self, Document},
+    execute, files, health,
+    problem::ApiError,
+    request, search, sessions,
+};
+
+const ABOUT: &str = "Runs code that nobody should trust: each session is a sandbox with a workspace \
+    of files. Every answer has an `X-Request-Id`; those that are not a success are \
+    `application/problem+json` with a stable `code`. Unknown fields are refused. A body is at most \
+    40 MiB. Times are in seconds and sizes in bytes where a name does not say otherwise. \
+    `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs` need no token.";
+const BEARER: &str = "bearer";
+
+fn routes() -> OpenApiRouter<AppState> {
+    OpenApiRouter::with_openapi(about())
+        .routes(routes!(execute::execute))
+        .routes(routes!(bash::bash))
+        .routes(routes!(files::read::read))
+        .routes(routes!(files::read_binary::read_binary))
+        .routes(routes!(files::write::write))
+        .routes(routes!(files::write::edit))
+        .routes(routes!(files::tree::ls))
+        .routes(routes!(files::tree::delete))
+        .routes(routes!(files::tree::move_entry))
+        .routes(routes!(search::grep))
+        .routes(routes!(search::glob))
+        .routes(routes!(sessions::list_sessions))
+        .routes(routes!(sessions::get_session, sessions::delete_session))
+        .routes(routes!(backends::backends))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(docs::openapi_json))
+        .routes(routes!(docs::page))
+        // Parts of the page, not of the contract.
+        .route("/docs/script.js", get(docs::script))
+        .route("/docs/style.css", get(docs::style))
+}
+
+fn about() -> OpenApi {
+    let bearer = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .bearer_format("JWT")
+        .description(Some(
+            "HS256; claims `exp`, `sub` and `tenant_id` (or `tenants`). Not needed where the \
+             service runs without tokens, on loopback.",
+        ))
+        .build();
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("sandboxd")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some(ABOUT))
+                .license(Some(LicenseBuilder::new().name("Apache-2.0").build()))
+                .build(),
+        )
+        .components(Some(
+            openapi::ComponentsBuilder::new()
+                .security_scheme(BEARER, SecurityScheme::Http(bearer))
+                .build(),
+        ))
+        .security(Some([SecurityRequirement::new::<_, [String; 0], String>(
+            BEARER,
+            [],
+        )]))
+        .build()
+}
+
+/// The OpenAPI document, made from the routes and what they take and give.
+pub fn openapi() -> OpenApi {
+    routes().into_openapi()
+}
+
+/// The whole service as one router.
+pub fn router(state: AppState) -> Router {
+    let (routes, document) = routes().split_for_parts();
+    let document = document.to_json().unwrap_or_else(|error| {
+        tracing::error!("failed to write the OpenAPI document: {error}");
+        "{}".to_owned()
+    });
+    let mut router = Router::new().merge(routes.clone());
+    let prefix = state.settings.prefix.as_str().to_owned();
+    if !prefix.is_empty() {
+        router = router.nest(&prefix, routes);
+    }
+    router
+        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(not_found)
+        .layer(Extension(Document(Bytes::from(document))))
+        .layer(middleware::from_fn_with_state(
+            state.clone(),
+            request::track,
+        ))
+        .with_state(state)
+}
+
+async fn not_found(uri: Uri) -> ApiError {
+    let path: String = uri.path().chars().take(100).collect();
+    ApiError::new(ErrorCode::NotFound, format!("there is no route `{path}`"))
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(
+        ErrorCode::MethodNotAllowed,
+        "the route does not take this method; `Allow` names those it does",
+    )
+}

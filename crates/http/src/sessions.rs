@@ -1,0 +1,226 @@
+//! GET /sessions, GET and DELETE /sessions/{tenant_id}/{session_id}.
+
+use axum::extract::State;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
+use sandbox_backend::Usage;
+use sandbox_core::{Error, ErrorCode, SessionId, SessionKey, TenantId};
+use sandbox_session::SessionInfo;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    AppState,
+    auth::Caller,
+    extract::{Json, Query, SessionPath},
+    problem::{ApiError, ApiResult, Problem},
+    run::LimitsResponse,
+    time::rfc3339,
+};
+
+const DEFAULT_PAGE: usize = 100;
+const MAX_PAGE: usize = 1000;
+
+/// Which sessions to list.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct ListQuery {
+    /// Only this tenant's. An admin may leave it out; else the token's tenant is meant.
+    #[param(value_type = Option<String>)]
+    tenant_id: Option<TenantId>,
+    /// Only those in this state.
+    state: Option<String>,
+    /// Only those of this backend.
+    backend: Option<String>,
+    /// How many, 1 to 1000; by default 100.
+    limit: Option<usize>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionsResponse {
+    /// By tenant and session.
+    sessions: Vec<SessionResponse>,
+    /// Where the next page begins; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct SessionResponse {
+    #[schema(value_type = String)]
+    tenant_id: TenantId,
+    #[schema(value_type = String)]
+    session_id: SessionId,
+    state: &'static str,
+    backend: String,
+    /// RFC 3339, UTC, like every time here.
+    created: String,
+    last_used: String,
+    /// When the session ends if nobody uses it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    limits: LimitsResponse,
+    usage: UsageResponse,
+}
+
+/// What the sandbox uses now; null where the backend cannot tell.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UsageResponse {
+    memory_bytes: Option<u64>,
+    /// Since the sandbox was made.
+    cpu_seconds: Option<f64>,
+    pids: Option<u32>,
+}
+
+impl From<Usage> for UsageResponse {
+    fn from(usage: Usage) -> Self {
+        Self {
+            memory_bytes: usage.memory_bytes,
+            cpu_seconds: usage.cpu_seconds,
+            pids: usage.pids,
+        }
+    }
+}
+
+impl From<SessionInfo> for SessionResponse {
+    fn from(info: SessionInfo) -> Self {
+        Self {
+            tenant_id: info.key.tenant,
+            session_id: info.key.session,
+            state: info.state.as_str(),
+            backend: info.backend.to_owned(),
+            created: rfc3339(info.created),
+            last_used: rfc3339(info.last_used),
+            expires: info.expires.map(rfc3339),
+            limits: LimitsResponse::from(&info.spec.limits),
+            usage: info.usage.into(),
+        }
+    }
+}
+
+/// List sessions
+///
+/// An admin sees those of all tenants, everybody else those of one tenant of the token's.
+#[utoipa::path(
+    get, path = "/sessions", tag = "sessions", params(ListQuery),
+    responses((status = 200, body = SessionsResponse), (status = "default", body = Problem)),
+)]
+pub(crate) async fn list_sessions(
+    caller: Caller,
+    State(state): State<AppState>,
+    Query(query): Query<ListQuery>,
+) -> ApiResult<Json<SessionsResponse>> {
+    let tenant = match query.tenant_id {
+        named if caller.is_admin() => named,
+        named => Some(caller.tenant(named)?),
+    };
+    let limit = query.limit.unwrap_or(DEFAULT_PAGE);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(ApiError::invalid(format!(
+            "`limit` is not between 1 and {MAX_PAGE}"
+        )));
+    }
+    let after = query.cursor.as_deref().map(read_cursor).transpose()?;
+    let mut found: Vec<SessionInfo> = state
+        .sessions
+        .list()
+        .into_iter()
+        .filter(|info| {
+            tenant
+                .as_ref()
+                .is_none_or(|tenant| info.key.tenant == *tenant)
+        })
+        .filter(|info| {
+            query
+                .state
+                .as_ref()
+                .is_none_or(|state| info.state.as_str() == state)
+        })
+        .filter(|info| {
+            query
+                .backend
+                .as_ref()
+                .is_none_or(|name| info.backend == *name)
+        })
+        .filter(|info| after.as_ref().is_none_or(|after| info.key > *after))
+        .collect();
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    let more = found.len() > limit;
+    found.truncate(limit);
+    Ok(Json(SessionsResponse {
+        next_cursor: found.last().filter(|_| more).map(|last| cursor(&last.key)),
+        sessions: found.into_iter().map(SessionResponse::from).collect(),
+    }))
+}
+
+/// Look at a session
+#[utoipa::path(
+    get, path = "/sessions/{tenant_id}/{session_id}", tag = "sessions",
+    params(("tenant_id" = String, Path), ("session_id" = String, Path)),
+    responses((status = 200, body = SessionResponse), (status = "default", body = Problem)),
+)]
+pub(crate) async fn get_session(
+    caller: Caller,
+    State(state): State<AppState>,
+    path: SessionPath,
+) -> ApiResult<Json<SessionResponse>> {
+    let key = caller.managed(path.tenant, path.session)?;
+    let info = state.sessions.get(&key).ok_or_else(no_session)?;
+    Ok(Json(info.into()))
+}
+
+/// Delete a session
+///
+/// Ends what runs in it and removes its sandbox and workspace.
+#[utoipa::path(
+    delete, path = "/sessions/{tenant_id}/{session_id}", tag = "sessions",
+    params(("tenant_id" = String, Path), ("session_id" = String, Path)),
+    responses((status = 204, description = "Deleted"), (status = "default", body = Problem)),
+)]
+pub(crate) async fn delete_session(
+    caller: Caller,
+    State(state): State<AppState>,
+    path: SessionPath,
+) -> ApiResult<StatusCode> {
+    let key = caller.managed(path.tenant, path.session)?;
+    if state.sessions.delete(&key).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(no_session().into())
+    }
+}
+
+fn no_session() -> Error {
+    Error::new(ErrorCode::NotFound, "there is no such session")
+}
+
+/// Neither id can have a `/`.
+fn cursor(last: &SessionKey) -> String {
+    URL_SAFE_NO_PAD.encode(last.to_string())
+}
+
+fn read_cursor(text: &str) -> ApiResult<SessionKey> {
+    let key = || {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        let (tenant, session) = text.split_once('/')?;
+        Some(SessionKey::new(tenant.parse().ok()?, session.parse().ok()?))
+    };
+    key().ok_or_else(|| ApiError::invalid("`cursor` is not one of this service"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_leads_back_to_its_session_and_others_are_refused() {
+        let key = SessionKey::new("t.1".parse().unwrap(), "s_2".parse().unwrap());
+        assert_eq!(read_cursor(&cursor(&key)).unwrap(), key);
+        for bad in ["", "!", "YQ", "Li4vLi4"] {
+            assert!(read_cursor(bad).is_err(), "{bad}");
+        }
+    }
+}
