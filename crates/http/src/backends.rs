@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     health::TroubleResponse,
     problem::{ApiResult, Problem},
@@ -37,7 +37,7 @@ pub(crate) struct BackendResponse {
 /// The backends that make sandboxes
 #[utoipa::path(
     get, path = "/backends", tag = "backends",
-    responses((status = 200, body = BackendsResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "Every backend", body = BackendsResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn backends(
     _caller: Caller,

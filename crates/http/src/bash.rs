@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     input,
     problem::{ApiResult, Problem},
@@ -32,7 +32,8 @@ pub(crate) struct BashBody {
     /// Made on first use. Without it, the run has a sandbox of its own, destroyed after it.
     #[schema(value_type = Option<String>)]
     session_id: Option<SessionId>,
-    /// 0.001 to 3600, by default 30, where the operator has not set others.
+    /// 0.001 to 3600, where the operator has not set another maximum or default.
+    #[schema(default = 30)]
     timeout_seconds: Option<f64>,
     /// Relative to the workspace, which is the default.
     cwd: Option<String>,
@@ -50,7 +51,7 @@ pub(crate) struct BashBody {
 #[utoipa::path(
     post, path = "/bash", tag = "run",
     request_body = BashBody,
-    responses((status = 200, body = RunResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "The command ran to its end, or was ended", body = RunResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn bash(
     caller: Caller,

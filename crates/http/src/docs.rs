@@ -28,7 +28,7 @@ pub(crate) async fn openapi_json(Extension(document): Extension<Document>) -> Re
 /// This document as a page
 #[utoipa::path(
     get, path = "/docs", tag = "docs", security(()),
-    responses((status = 200, body = String, content_type = "text/html")),
+    responses((status = 200, description = "The page", body = String, content_type = "text/html")),
 )]
 pub(crate) async fn page() -> Response {
     asset("text/html; charset=utf-8", PAGE)

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     input::{self, InputFile},
     problem::{ApiResult, Problem},
@@ -25,6 +25,7 @@ pub(crate) struct ExecuteBody {
     code: String,
     /// A name or alias of the table of languages.
     #[serde(default = "default_language")]
+    #[schema(default = default_language)]
     language: String,
     /// The token's tenant when it is absent.
     #[schema(value_type = Option<String>)]
@@ -32,7 +33,8 @@ pub(crate) struct ExecuteBody {
     /// Made on first use. Without it, the run has a sandbox of its own, destroyed after it.
     #[schema(value_type = Option<String>)]
     session_id: Option<SessionId>,
-    /// 0.001 to 3600, by default 30, where the operator has not set others.
+    /// 0.001 to 3600, where the operator has not set another maximum or default.
+    #[schema(default = 30)]
     timeout_seconds: Option<f64>,
     /// Added to the sandbox's environment.
     #[serde(default)]
@@ -45,6 +47,7 @@ pub(crate) struct ExecuteBody {
     args: Vec<String>,
     /// Files that are put in the workspace before the run, at most 256.
     #[serde(default)]
+    #[schema(max_items = 256)]
     files: Vec<InputFile>,
 }
 
@@ -58,7 +61,7 @@ fn default_language() -> String {
 #[utoipa::path(
     post, path = "/execute", tag = "run",
     request_body = ExecuteBody,
-    responses((status = 200, body = RunResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "The program ran to its end, or was ended", body = RunResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn execute(
     caller: Caller,

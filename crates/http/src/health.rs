@@ -33,7 +33,7 @@ pub(crate) struct HealthResponse {
 /// Whether the process runs
 #[utoipa::path(
     get, path = "/healthz", tag = "health", security(()),
-    responses((status = 200, body = HealthResponse)),
+    responses((status = 200, description = "It runs", body = HealthResponse)),
 )]
 pub(crate) async fn healthz() -> Json<HealthResponse> {
     Json(HealthResponse { status: "ok" })
@@ -65,7 +65,7 @@ pub(crate) struct TroubleResponse {
 #[utoipa::path(
     get, path = "/readyz", tag = "health", security(()),
     responses(
-        (status = 200, body = ReadyResponse),
+        (status = 200, description = "Every part is ready", body = ReadyResponse),
         (status = 503, description = "A part is not ready", body = ReadyResponse),
     ),
 )]
@@ -91,7 +91,7 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<R
 /// Metrics in the text format of Prometheus
 #[utoipa::path(
     get, path = "/metrics", tag = "health", security(()),
-    responses((status = 200, body = String, content_type = "text/plain")),
+    responses((status = 200, description = "Every metric", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn metrics(State(state): State<AppState>) -> ApiResult<Response> {
     let (kind, text) = state.metrics.render().map_err(Error::internal)?;

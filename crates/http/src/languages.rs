@@ -138,8 +138,8 @@ fn check(entry: &Entry) -> Result<(), String> {
     if program.is_empty() || program == FILE {
         return Err("`command` does not start with a program".into());
     }
-    if !entry.command.iter().any(|word| word.contains(FILE)) {
-        return Err(format!("`command` has no `{FILE}`"));
+    if !entry.command.iter().any(|word| word == FILE) {
+        return Err(format!("`command` has no word `{FILE}`"));
     }
     if entry.file.is_empty() || entry.file.starts_with('.') || entry.file.contains(['/', '\0']) {
         return Err(format!("`file` is not a file name: `{}`", entry.file));
@@ -197,6 +197,7 @@ mod tests {
             "[x]\nfile = 'a'\ncommand = []",
             "[x]\nfile = 'a'\ncommand = ['x']",
             "[x]\nfile = 'a'\ncommand = ['{file}']",
+            "[x]\nfile = 'a'\ncommand = ['x', '-f={file}']",
             "[x]\nfile = '../a'\ncommand = ['x', '{file}']",
             "[X]\nfile = 'a'\ncommand = ['x', '{file}']",
             "[x]\naliases = ['python']\nfile = 'a'\ncommand = ['x', '{file}']",

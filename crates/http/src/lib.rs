@@ -7,6 +7,7 @@
 mod auth;
 mod backends;
 mod bash;
+mod caller;
 mod docs;
 mod execute;
 mod extract;

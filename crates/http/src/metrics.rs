@@ -56,8 +56,7 @@ macro_rules! metrics {
 
         impl Metrics {
             /// Every metric that is declared here.
-            #[cfg(test)]
-            const NAMES: &[&str] = &[$($name),+];
+            pub const NAMES: &[&str] = &[$($name),+];
 
             pub fn new() -> prometheus::Result<Self> {
                 let registry = Registry::new();

@@ -10,14 +10,22 @@ use http::{HeaderValue, StatusCode, header};
 use sandbox_core::{Error, ErrorCode};
 use serde::Serialize;
 use tracing::{Level, error, info, warn};
-use utoipa::ToSchema;
+use utoipa::{
+    ToResponse, ToSchema,
+    openapi::{ObjectBuilder, Type},
+};
 
 use crate::request_id::RequestId;
 
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The body of every answer that is not a success.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize, ToSchema, ToResponse)]
+#[response(
+    description = "Refused or failed. 429 and 503 carry `Retry-After`, in seconds; 401 carries \
+        `WWW-Authenticate`.",
+    content_type = "application/problem+json"
+)]
 pub(crate) struct Problem {
     /// `urn:sandboxd:problem:` and the code.
     #[serde(rename = "type")]
@@ -29,11 +37,17 @@ pub(crate) struct Problem {
     status: u16,
     /// What is wrong with this request.
     detail: String,
-    /// The stable name of the error, to match on.
-    #[schema(example = "invalid_path")]
+    #[schema(schema_with = codes)]
     code: &'static str,
     /// The `X-Request-Id` of this answer; the service's log has it too.
     request_id: String,
+}
+
+fn codes() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .description(Some("The stable name of the error, to match on."))
+        .enum_values(Some(ErrorCode::ALL.iter().map(|code| code.as_str())))
 }
 
 /// The HTTP status of an error.

@@ -4,6 +4,7 @@ use axum::{Router, extract::Extension, middleware, routing::get};
 use bytes::Bytes;
 use http::Uri;
 use sandbox_core::ErrorCode;
+use utoipa::ToResponse as _;
 use utoipa::openapi::{
     self, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
     security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
@@ -14,7 +15,7 @@ use crate::{
     AppState, backends, bash,
     docs::{self, Document},
     execute, files, health,
-    problem::ApiError,
+    problem::{ApiError, Problem},
     request, search, sessions,
 };
 
@@ -60,6 +61,7 @@ fn about() -> OpenApi {
              service runs without tokens, on loopback.",
         ))
         .build();
+    let (problem, answer) = Problem::response();
     OpenApiBuilder::new()
         .info(
             InfoBuilder::new()
@@ -71,6 +73,8 @@ fn about() -> OpenApi {
         )
         .components(Some(
             openapi::ComponentsBuilder::new()
+                .schema_from::<Problem>()
+                .response(problem, answer)
                 .security_scheme(BEARER, SecurityScheme::Http(bearer))
                 .build(),
         ))

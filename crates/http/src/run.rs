@@ -6,7 +6,9 @@ use std::{
 };
 
 use guest_client::messages::WriteRequest;
-use sandbox_core::{Limits, NetworkPolicy, RunRequest, SessionId, TenantId, Termination};
+use sandbox_core::{
+    Error, ErrorCode, Limits, NetworkPolicy, RunRequest, SessionId, TenantId, Termination,
+};
 use sandbox_session::RunReport;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -132,10 +134,20 @@ impl Run {
             }
             Err(error) => {
                 watch.ended(state.default_backend(), error.code().as_str());
-                Err(error.into())
+                Err(name_language(error, &self.language, &self.runtime).into())
             }
         }
     }
+}
+
+/// The guest knows the program that is missing, not the language that needs it.
+fn name_language(error: Error, language: &str, runtime: &str) -> Error {
+    if error.code() != ErrorCode::NotInstalled {
+        return error;
+    }
+    let detail =
+        format!("language `{language}` needs `{runtime}`, which is not installed in the sandbox");
+    Error::new(ErrorCode::NotInstalled, detail).with_source(error)
 }
 
 fn respond(report: RunReport, language: String, runtime: String) -> RunResponse {

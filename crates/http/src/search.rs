@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     files::workspace,
     problem::{ApiError, ApiResult, Problem},
@@ -31,6 +31,7 @@ pub(crate) struct GrepBody {
     pattern: String,
     /// A directory or a file, relative to the workspace, which is the default.
     #[serde(default = "workspace")]
+    #[schema(default = workspace)]
     path: String,
     /// Only files whose path matches, as in a line of .gitignore.
     glob: Option<String>,
@@ -51,7 +52,7 @@ pub(crate) struct GrepBody {
     #[schema(maximum = 100)]
     after: u32,
     #[serde(default = "default_results")]
-    #[schema(minimum = 1, maximum = 10000)]
+    #[schema(minimum = 1, maximum = 10000, default = default_results)]
     max_matches: u32,
     #[serde(default)]
     output: GrepOutput,
@@ -122,7 +123,7 @@ pub(crate) struct GrepFile {
 #[utoipa::path(
     post, path = "/grep", tag = "search",
     request_body = GrepBody,
-    responses((status = 200, body = GrepResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "What was found", body = GrepResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn grep(
     caller: Caller,
@@ -196,9 +197,10 @@ pub(crate) struct GlobBody {
     pattern: String,
     /// A directory, relative to the workspace, which is the default.
     #[serde(default = "workspace")]
+    #[schema(default = workspace)]
     path: String,
     #[serde(default = "default_results")]
-    #[schema(minimum = 1, maximum = 10000)]
+    #[schema(minimum = 1, maximum = 10000, default = default_results)]
     max_results: u32,
     /// Find hidden files too.
     #[serde(default)]
@@ -222,7 +224,7 @@ pub(crate) struct GlobResponse {
 #[utoipa::path(
     post, path = "/glob", tag = "search",
     request_body = GlobBody,
-    responses((status = 200, body = GlobResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "What was found", body = GlobResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn glob(
     caller: Caller,

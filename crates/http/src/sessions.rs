@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::{Json, Query, SessionPath},
     problem::{ApiError, ApiResult, Problem},
     run::LimitsResponse,
@@ -106,7 +106,7 @@ impl From<SessionInfo> for SessionResponse {
 /// An admin sees those of all tenants, everybody else those of one tenant of the token's.
 #[utoipa::path(
     get, path = "/sessions", tag = "sessions", params(ListQuery),
-    responses((status = 200, body = SessionsResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "A page of sessions", body = SessionsResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn list_sessions(
     caller: Caller,
@@ -160,7 +160,7 @@ pub(crate) async fn list_sessions(
 #[utoipa::path(
     get, path = "/sessions/{tenant_id}/{session_id}", tag = "sessions",
     params(("tenant_id" = String, Path), ("session_id" = String, Path)),
-    responses((status = 200, body = SessionResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "The session", body = SessionResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn get_session(
     caller: Caller,
@@ -178,7 +178,7 @@ pub(crate) async fn get_session(
 #[utoipa::path(
     delete, path = "/sessions/{tenant_id}/{session_id}", tag = "sessions",
     params(("tenant_id" = String, Path), ("session_id" = String, Path)),
-    responses((status = 204, description = "Deleted"), (status = "default", body = Problem)),
+    responses((status = 204, description = "Deleted"), (status = "default", response = Problem)),
 )]
 pub(crate) async fn delete_session(
     caller: Caller,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     problem::{ApiError, ApiResult, Problem},
 };
@@ -24,11 +24,11 @@ pub(crate) struct ReadBody {
     path: String,
     /// The first line, from 1.
     #[serde(default = "first_line")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, default = first_line)]
     offset: u64,
     /// How many lines.
     #[serde(default = "line_limit")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, default = line_limit)]
     limit: u64,
     /// The token's tenant when it is absent.
     #[schema(value_type = Option<String>)]
@@ -63,7 +63,7 @@ pub(crate) struct ReadResponse {
 #[utoipa::path(
     post, path = "/read", tag = "files",
     request_body = ReadBody,
-    responses((status = 200, body = ReadResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "The lines", body = ReadResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn read(
     caller: Caller,

@@ -19,7 +19,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     files::range::{self, Range},
     problem::{ApiError, ApiResult, Problem},
@@ -66,8 +66,8 @@ pub(crate) struct ReadBinaryResponse {
         )),
         (status = 206, description = "The part that `Range` names", body = Vec<u8>, content_type = "application/octet-stream"),
         (status = 304, description = "The client has this version"),
-        (status = 416, description = "The file has no such part", body = Problem),
-        (status = "default", body = Problem),
+        (status = 416, response = Problem),
+        (status = "default", response = Problem),
     ),
 )]
 pub(crate) async fn read_binary(

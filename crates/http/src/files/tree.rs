@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     files::workspace,
     problem::{ApiResult, Problem},
@@ -25,6 +25,7 @@ const MAX_ENTRIES: u32 = 10_000;
 pub(crate) struct LsBody {
     /// Relative to the workspace, which is the default.
     #[serde(default = "workspace")]
+    #[schema(default = workspace)]
     path: String,
     /// The token's tenant when it is absent.
     #[schema(value_type = Option<String>)]
@@ -101,7 +102,7 @@ impl From<guest::Entry> for EntryResponse {
 #[utoipa::path(
     post, path = "/ls", tag = "files",
     request_body = LsBody,
-    responses((status = 200, body = LsResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "The entries", body = LsResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn ls(
     caller: Caller,
@@ -154,7 +155,7 @@ pub(crate) struct DeleteResponse {
 #[utoipa::path(
     post, path = "/delete", tag = "files",
     request_body = DeleteBody,
-    responses((status = 200, body = DeleteResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "Deleted", body = DeleteResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn delete(
     caller: Caller,
@@ -202,7 +203,7 @@ pub(crate) struct MoveResponse {
 #[utoipa::path(
     post, path = "/move", tag = "files",
     request_body = MoveBody,
-    responses((status = 200, body = MoveResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "Moved", body = MoveResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn move_entry(
     caller: Caller,

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::{
     AppState,
-    auth::Caller,
+    caller::Caller,
     extract::Json,
     input::{self, Encoding},
     problem::{ApiError, ApiResult, Problem},
@@ -32,6 +32,7 @@ pub(crate) struct WriteBody {
     append: bool,
     /// Make the directories that are missing.
     #[serde(default = "yes")]
+    #[schema(default = yes)]
     create_dirs: bool,
     /// The token's tenant when it is absent.
     #[schema(value_type = Option<String>)]
@@ -59,7 +60,7 @@ pub(crate) struct WriteResponse {
 #[utoipa::path(
     post, path = "/write", tag = "files",
     request_body = WriteBody,
-    responses((status = 200, body = WriteResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "Written", body = WriteResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn write(
     caller: Caller,
@@ -116,7 +117,7 @@ pub(crate) struct EditResponse {
 #[utoipa::path(
     post, path = "/edit", tag = "files",
     request_body = EditBody,
-    responses((status = 200, body = EditResponse), (status = "default", body = Problem)),
+    responses((status = 200, description = "Edited", body = EditResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn edit(
     caller: Caller,

@@ -1,0 +1,13 @@
+//! The router over a real session manager and a backend that has no sandboxes.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod auth;
+mod files;
+mod health;
+mod openapi;
+mod problems;
+mod run;
+mod server;
+mod sessions;
+mod support;

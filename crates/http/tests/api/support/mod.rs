@@ -1,0 +1,182 @@
+//! A service to send requests to.
+
+mod backend;
+mod guest;
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use sandbox_backend::{Backend, Problem, Readiness};
+use sandbox_core::{ManualClock, SandboxSpec};
+use sandbox_http::{AppState, Auth, HttpSettings, LanguageTable, Metrics, router};
+use sandbox_session::{SessionManager, SessionSettings};
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+pub use backend::FakeBackend;
+pub use guest::FILE;
+
+/// What a test may set; the rest is as in a fresh installation.
+pub struct Setup {
+    pub auth: Auth,
+    pub settings: HttpSettings,
+    pub backend: FakeBackend,
+    pub store_works: bool,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            auth: Auth::off(),
+            settings: settings(),
+            backend: FakeBackend::default(),
+            store_works: true,
+        }
+    }
+}
+
+pub fn settings() -> HttpSettings {
+    HttpSettings::new(LanguageTable::built_in().unwrap())
+}
+
+pub struct Service {
+    pub router: Router,
+    pub backend: FakeBackend,
+    pub sessions: Arc<SessionManager>,
+}
+
+pub async fn start() -> Service {
+    start_with(Setup::default()).await
+}
+
+pub async fn start_with(setup: Setup) -> Service {
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
+    let sessions = SessionManager::start(
+        session_settings(),
+        Arc::clone(&backend),
+        store().await,
+        Arc::new(ManualClock::default()),
+        Arc::clone(&metrics) as _,
+    )
+    .await
+    .unwrap();
+    let store_works = setup.store_works;
+    let state = AppState::new(
+        Arc::clone(&sessions),
+        vec![backend],
+        Arc::new(move || {
+            let problems = if store_works {
+                vec![]
+            } else {
+                vec![Problem::new("the store does not answer", "start it")]
+            };
+            Box::pin(async move { Readiness { problems } })
+        }),
+        setup.auth,
+        metrics,
+        setup.settings,
+    );
+    Service {
+        router: router(state),
+        backend: setup.backend,
+        sessions,
+    }
+}
+
+async fn store() -> Arc<dyn sandbox_store::SessionStore> {
+    Arc::new(
+        sandbox_store::SqliteStore::open("sqlite::memory:")
+            .await
+            .unwrap(),
+    )
+}
+
+fn session_settings() -> SessionSettings {
+    use std::time::Duration;
+    SessionSettings {
+        spec: SandboxSpec::default(),
+        max_sessions: 50,
+        tenant_max_sessions: 50,
+        idle_timeout: Duration::from_secs(900),
+        ttl: None,
+        runs_per_session: 4,
+        queued_runs_per_session: 16,
+        reap_interval: Duration::from_secs(60),
+    }
+}
+
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub bytes: Bytes,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("not JSON: {:?}", self.bytes))
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes).unwrap()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status and code of a problem.
+    pub fn problem(&self) -> (u16, String) {
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        let code = self.json()["code"].as_str().unwrap().to_owned();
+        (self.status.as_u16(), code)
+    }
+
+    pub fn detail(&self) -> String {
+        self.json()["detail"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Service {
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Answer {
+        let mut request = Request::builder().method(method).uri(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(body.into()).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        Answer {
+            status: parts.status,
+            headers: parts.headers,
+            bytes: body.collect().await.unwrap().to_bytes(),
+        }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], Body::empty()).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.post_with(path, &[], body).await
+    }
+
+    pub async fn post_with(&self, path: &str, headers: &[(&str, &str)], body: Value) -> Answer {
+        let mut all = vec![("content-type", "application/json")];
+        all.extend(headers);
+        self.send("POST", path, &all, body.to_string()).await
+    }
+}
