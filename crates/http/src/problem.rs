@@ -12,20 +12,16 @@ use serde::Serialize;
 use tracing::{Level, error, info, warn};
 use utoipa::{
     ToResponse, ToSchema,
-    openapi::{ObjectBuilder, Type},
+    openapi::{Content, ObjectBuilder, Ref, RefOr, Response as Answer, ResponseBuilder, Type},
 };
 
 use crate::request_id::RequestId;
 
+const CONTENT_TYPE: &str = "application/problem+json";
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The body of every answer that is not a success.
-#[derive(Serialize, ToSchema, ToResponse)]
-#[response(
-    description = "Refused or failed. 429 and 503 carry `Retry-After`, in seconds; 401 carries \
-        `WWW-Authenticate`.",
-    content_type = "application/problem+json"
-)]
+#[derive(Serialize, ToSchema)]
 pub(crate) struct Problem {
     /// `urn:sandboxd:problem:` and the code.
     #[serde(rename = "type")]
@@ -41,6 +37,20 @@ pub(crate) struct Problem {
     code: &'static str,
     /// The `X-Request-Id` of this answer; the service's log has it too.
     request_id: String,
+}
+
+impl ToResponse<'static> for Problem {
+    fn response() -> (&'static str, RefOr<Answer>) {
+        let content = Content::new(Some(Ref::from_schema_name("Problem")));
+        let answer = ResponseBuilder::new()
+            .description(
+                "Refused or failed. 429 and 503 carry `Retry-After`, in seconds; 401 carries \
+                 `WWW-Authenticate`.",
+            )
+            .content(CONTENT_TYPE, content)
+            .build();
+        ("Problem", answer.into())
+    }
 }
 
 fn codes() -> ObjectBuilder {
@@ -154,10 +164,7 @@ pub(crate) fn render(response: Response, id: &RequestId) -> Response {
         }
     }
     let headers = rendered.headers_mut();
-    headers.insert(
-        header::CONTENT_TYPE,
-        HeaderValue::from_static("application/problem+json"),
-    );
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

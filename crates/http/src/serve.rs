@@ -3,6 +3,8 @@
 //! `axum::serve` installs no timer, and without one hyper's header timeout does
 //! nothing; so connections are served here.
 
+mod stall;
+
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
@@ -19,6 +21,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
+use stall::StallGuard;
+
 /// Between two tries to accept when the machine has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -29,6 +33,8 @@ pub struct ServeLimits {
     /// header; so an idle connection lives no longer either.
     pub header_read_timeout: Duration,
     pub max_header_bytes: usize,
+    /// How long a client may take none of its answer.
+    pub write_timeout: Duration,
     /// More wait in the listener's queue.
     pub max_connections: usize,
     /// How long requests under way may go on after the shutdown began.
@@ -40,6 +46,7 @@ impl Default for ServeLimits {
         Self {
             header_read_timeout: Duration::from_secs(10),
             max_header_bytes: 32 * 1024,
+            write_timeout: Duration::from_secs(60),
             max_connections: 1024,
             drain_timeout: Duration::from_secs(30),
         }
@@ -135,6 +142,7 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         debug!("failed to set TCP_NODELAY: {error}");
     }
+    let stream = StallGuard::new(stream, limits.write_timeout);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.header_read_timeout)

@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use axum::{Router, routing::get};
+use axum::{Router, body::Body, routing::get};
+use futures::{StreamExt as _, stream};
 use sandbox_http::{ServeLimits, serve};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -53,7 +54,22 @@ async fn server(limits: ServeLimits, wait: Duration) -> Server {
                 }
             }),
         )
-        .route("/now", get(async || "done"));
+        .route("/now", get(async || "done"))
+        .route(
+            "/endless",
+            get({
+                let counter = Arc::clone(&waiting);
+                async move || {
+                    counter.fetch_add(1, Ordering::SeqCst);
+                    let waiting = Waiting(counter);
+                    let parts = stream::repeat("x".repeat(64 * 1024)).map(move |part| {
+                        let _ = &waiting;
+                        Ok::<_, std::convert::Infallible>(part)
+                    });
+                    Body::from_stream(parts)
+                }
+            }),
+        );
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -127,6 +143,21 @@ async fn a_client_that_goes_away_drops_its_handler() {
     server.waiting(1).await;
     drop(stream);
     server.waiting(0).await;
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_cut_off() {
+    let limits = ServeLimits {
+        write_timeout: Duration::from_millis(200),
+        ..ServeLimits::default()
+    };
+    let server = server(limits, Duration::ZERO).await;
+    let stream = server
+        .connect("GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await;
+    server.waiting(1).await;
+    server.waiting(0).await;
+    drop(stream);
 }
 
 #[tokio::test]
