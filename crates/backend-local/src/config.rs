@@ -1,0 +1,32 @@
+//! What the operator decides.
+
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+
+#[derive(Clone, Debug)]
+pub struct LocalConfig {
+    /// Holds the workspaces; belongs to one service.
+    pub state_dir: PathBuf,
+    /// The guest's program, readable by everybody.
+    pub guest: PathBuf,
+    /// The bubblewrap program; a bare name is looked up on PATH.
+    pub bwrap: PathBuf,
+    /// Host users for sandboxes, one each, where the service is root.
+    pub uid_range: RangeInclusive<u32>,
+    /// Further folders that every sandbox sees, read-only, at the same path.
+    pub read_only_paths: Vec<PathBuf>,
+    /// How long a sandbox may take to answer after it was started.
+    pub start_timeout: Duration,
+}
+
+impl LocalConfig {
+    pub fn new(state_dir: PathBuf, guest: PathBuf) -> Self {
+        Self {
+            state_dir,
+            guest,
+            bwrap: PathBuf::from("bwrap"),
+            uid_range: 1_900_000_000..=1_900_065_535,
+            read_only_paths: Vec::new(),
+            start_timeout: Duration::from_secs(10),
+        }
+    }
+}
