@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use sandbox_backend::Problem;
+use sandbox_backend::{Problem, Readiness};
 use sandbox_http::{HttpSettings, Metrics};
 use serde_json::json;
 
@@ -32,7 +32,9 @@ async fn readiness_names_each_part_and_how_to_mend_it() {
     );
     let setup = Setup {
         backend: broken(),
-        store_works: false,
+        store: || Readiness {
+            problems: vec![Problem::new("the store does not answer", "start it")],
+        },
         ..Setup::default()
     };
     let service = start_with(setup).await;

@@ -5,6 +5,7 @@
 mod auth;
 mod files;
 mod health;
+mod log;
 mod openapi;
 mod problems;
 mod run;

@@ -202,3 +202,16 @@ async fn every_route_is_at_the_root_and_under_the_prefix() {
     let line = "sandbox_http_requests_total{method=\"GET\",route=\"/healthz\",status=\"200\"} 2";
     assert!(metrics.text().contains(line), "{}", metrics.text());
 }
+
+#[tokio::test]
+async fn a_panic_is_a_500_that_says_nothing_of_it() {
+    let service = start_with(Setup {
+        store: || panic!("secret"),
+        ..Setup::default()
+    })
+    .await;
+    let answer = service.get("/readyz").await;
+    assert_eq!(answer.problem(), (500, "internal".into()));
+    assert_eq!(answer.detail(), "internal error");
+    assert_eq!(service.get("/healthz").await.status, 200);
+}

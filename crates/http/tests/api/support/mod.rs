@@ -11,7 +11,7 @@ use axum::{
 };
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
-use sandbox_backend::{Backend, Problem, Readiness};
+use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{ManualClock, SandboxSpec};
 use sandbox_http::{AppState, Auth, HttpSettings, LanguageTable, Metrics, router};
 use sandbox_session::{SessionManager, SessionSettings};
@@ -26,7 +26,7 @@ pub struct Setup {
     pub auth: Auth,
     pub settings: HttpSettings,
     pub backend: FakeBackend,
-    pub store_works: bool,
+    pub store: fn() -> Readiness,
 }
 
 impl Default for Setup {
@@ -35,7 +35,7 @@ impl Default for Setup {
             auth: Auth::off(),
             settings: settings(),
             backend: FakeBackend::default(),
-            store_works: true,
+            store: Readiness::default,
         }
     }
 }
@@ -60,24 +60,17 @@ pub async fn start_with(setup: Setup) -> Service {
     let sessions = SessionManager::start(
         session_settings(),
         Arc::clone(&backend),
-        store().await,
+        registry().await,
         Arc::new(ManualClock::default()),
         Arc::clone(&metrics) as _,
     )
     .await
     .unwrap();
-    let store_works = setup.store_works;
+    let store = setup.store;
     let state = AppState::new(
         Arc::clone(&sessions),
         vec![backend],
-        Arc::new(move || {
-            let problems = if store_works {
-                vec![]
-            } else {
-                vec![Problem::new("the store does not answer", "start it")]
-            };
-            Box::pin(async move { Readiness { problems } })
-        }),
+        Arc::new(move || Box::pin(async move { store() })),
         setup.auth,
         metrics,
         setup.settings,
@@ -89,7 +82,7 @@ pub async fn start_with(setup: Setup) -> Service {
     }
 }
 
-async fn store() -> Arc<dyn sandbox_store::SessionStore> {
+async fn registry() -> Arc<dyn sandbox_store::SessionStore> {
     Arc::new(
         sandbox_store::SqliteStore::open("sqlite::memory:")
             .await

@@ -1,0 +1,116 @@
+//! What the log says of a request, and what it must never say.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use sandbox_backend::Problem;
+use serde_json::{Value, json};
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::support::{FakeBackend, Setup, start_with};
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+impl Lines {
+    fn about(&self, request: &str) -> Vec<Value> {
+        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .filter(|line| line["span"]["request.id"] == request)
+            .collect()
+    }
+}
+
+#[tokio::test]
+async fn a_line_names_request_tenant_and_session_and_no_content() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(lines.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let service = start_with(Setup::default()).await;
+    let secret = "s3cret";
+    let body = json!({
+        "code": secret, "stdin": secret, "args": [secret], "env": {"A": secret},
+        "tenant_id": "acme", "session_id": "s1",
+    });
+    let headers = [("x-request-id", "r1"), ("authorization", "Bearer s3cret")];
+    let answer = service.post_with("/execute", &headers, body).await;
+    assert!(answer.text().contains(secret));
+    // Its type is wrong, so the refusal quotes it; the log must not.
+    let headers = [("x-request-id", "r2")];
+    let refused = service
+        .post_with("/execute", &headers, json!({"code": "1", "env": secret}))
+        .await;
+    assert!(refused.text().contains(secret));
+
+    let done = lines.about("r1");
+    let last = done.last().unwrap();
+    assert_eq!(last["fields"]["message"], "POST /execute -> 200");
+    assert_eq!(last["fields"]["http.status"], "200");
+    assert!(last["fields"]["duration_ms"].as_f64().unwrap() > 0.0);
+    let span = &last["span"];
+    assert_eq!(
+        (&span["session.tenant"], &span["session.id"]),
+        (&json!("acme"), &json!("s1"))
+    );
+    let refusal = lines.about("r2");
+    assert_eq!(refusal[0]["fields"]["error.code"], "invalid_request");
+    let all = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(!all.contains(secret), "{all}");
+}
+
+#[tokio::test]
+async fn a_fault_of_ours_is_logged_once_with_its_cause() {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_writer(lines.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let backend = FakeBackend {
+        problem: Some(Problem::new("the disk is on fire", "water")),
+        ..FakeBackend::default()
+    };
+    let service = start_with(Setup {
+        backend,
+        ..Setup::default()
+    })
+    .await;
+    let headers = [("x-request-id", "r3")];
+    service
+        .post_with("/bash", &headers, json!({"command": "true"}))
+        .await;
+    let errors: Vec<Value> = lines
+        .about("r3")
+        .into_iter()
+        .filter(|line| line["level"] == "ERROR")
+        .collect();
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    let message = errors[0]["fields"]["message"].as_str().unwrap();
+    assert!(message.contains("the disk is on fire"), "{message}");
+}
