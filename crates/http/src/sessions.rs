@@ -54,14 +54,15 @@ pub(crate) struct SessionResponse {
     tenant_id: TenantId,
     #[schema(value_type = String)]
     session_id: SessionId,
+    /// `starting`, `running`, `stopped` (the next call starts it again) or `ending`.
+    #[schema(example = "running")]
     state: &'static str,
     backend: String,
     /// RFC 3339, UTC, like every time here.
     created: String,
     last_used: String,
     /// When the session ends if nobody uses it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<String>,
+    expires: String,
     limits: LimitsResponse,
     usage: UsageResponse,
 }
@@ -94,7 +95,7 @@ impl From<SessionInfo> for SessionResponse {
             backend: info.backend.to_owned(),
             created: rfc3339(info.created),
             last_used: rfc3339(info.last_used),
-            expires: info.expires.map(rfc3339),
+            expires: rfc3339(info.expires),
             limits: LimitsResponse::from(&info.spec.limits),
             usage: info.usage.into(),
         }

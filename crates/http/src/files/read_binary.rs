@@ -1,20 +1,23 @@
 //! POST /read_binary: a file's bytes, streamed as fast as the client takes them.
 
+use std::time::Duration;
+
 use axum::{
     body::Body,
     extract::State,
     response::{IntoResponse, Response},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::stream;
+use futures::{TryStreamExt as _, stream};
 use guest_client::{
     FileStream,
     messages::{FileInfo, ReadBytesRequest},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use sandbox_core::{ErrorCode, SessionId, TenantId};
+use sandbox_core::{Error, ErrorCode, Result, SessionId, TenantId};
 use sandbox_session::Lease;
 use serde::{Deserialize, Serialize};
+use tracing::{Span, warn};
 use utoipa::ToSchema;
 
 use crate::{
@@ -25,6 +28,8 @@ use crate::{
     problem::{ApiError, ApiResult, Problem},
 };
 
+/// How long the guest may take to open a file, and to send each part of it.
+const CALL_LIMIT: Duration = Duration::from_secs(30);
 /// Largest file that is sent as JSON, for it is in memory at once.
 const MAX_JSON_BYTES: u64 = 32 << 20;
 
@@ -130,7 +135,18 @@ async fn open(lease: &Lease, path: &str, range: Range) -> ApiResult<FileStream> 
         from_end,
         ..Default::default()
     };
-    Ok(lease.guest().read_bytes(request).await?)
+    Ok(in_time(lease.guest().read_bytes(request)).await?)
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::time::timeout(CALL_LIMIT, call)
+        .await
+        .unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorCode::Timeout,
+                "the sandbox did not answer in time",
+            ))
+        })
 }
 
 /// A tag comes from inside the sandbox: one that could leave its quotes is none.
@@ -154,7 +170,7 @@ async fn in_json(mut file: FileStream) -> ApiResult<ReadBinaryResponse> {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    while let Some(data) = file.next().await? {
+    while let Some(data) = in_time(file.next()).await? {
         // It may have grown since its size was taken.
         if (bytes.len() + data.len()) as u64 > MAX_JSON_BYTES {
             return Err(too_large());
@@ -209,8 +225,18 @@ fn in_bytes(lease: Lease, file: FileStream, range: Range) -> Response {
         HeaderValue::from_static("default-src 'none'; sandbox"),
     );
     let parts = stream::try_unfold((lease, file), |(lease, mut file)| async move {
-        let data = file.next().await?;
-        Ok::<_, sandbox_core::Error>(data.map(|data| (data, (lease, file))))
+        let data = in_time(file.next()).await?;
+        Ok::<_, Error>(data.map(|data| (data, (lease, file))))
+    });
+    // The answer has begun: the client sees only that the connection breaks.
+    let span = Span::current();
+    let parts = parts.inspect_err(move |error| {
+        span.in_scope(|| {
+            warn!(
+                error.code = error.code().as_str(),
+                "failed to send a file to its end"
+            )
+        });
     });
     (status, headers, Body::from_stream(parts)).into_response()
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use sandbox_backend::Problem;
@@ -33,6 +33,23 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
+/// One log for all tests: what a thread-local one sees depends on which thread
+/// came first to each line.
+fn lines() -> Lines {
+    static LINES: OnceLock<Lines> = OnceLock::new();
+    let start = || {
+        let lines = Lines::default();
+        let subscriber = tracing_subscriber::fmt()
+            .json()
+            .with_max_level(tracing::Level::DEBUG)
+            .with_writer(lines.clone())
+            .finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+        lines
+    };
+    LINES.get_or_init(start).clone()
+}
+
 impl Lines {
     fn about(&self, request: &str) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
@@ -45,13 +62,7 @@ impl Lines {
 
 #[tokio::test]
 async fn a_line_names_request_tenant_and_session_and_no_content() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(lines.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let lines = lines();
     let service = start_with(Setup::default()).await;
     let secret = "s3cret";
     let body = json!({
@@ -86,12 +97,7 @@ async fn a_line_names_request_tenant_and_session_and_no_content() {
 
 #[tokio::test]
 async fn a_fault_of_ours_is_logged_once_with_its_cause() {
-    let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .json()
-        .with_writer(lines.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    let lines = lines();
     let backend = FakeBackend {
         problem: Some(Problem::new("the disk is on fire", "water")),
         ..FakeBackend::default()

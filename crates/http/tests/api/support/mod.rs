@@ -83,11 +83,7 @@ pub async fn start_with(setup: Setup) -> Service {
 }
 
 async fn registry() -> Arc<dyn sandbox_store::SessionStore> {
-    Arc::new(
-        sandbox_store::SqliteStore::open("sqlite::memory:")
-            .await
-            .unwrap(),
-    )
+    Arc::new(sandbox_store::SqliteStore::in_memory().await.unwrap())
 }
 
 fn session_settings() -> SessionSettings {
