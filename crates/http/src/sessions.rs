@@ -61,8 +61,12 @@ pub(crate) struct SessionResponse {
     /// RFC 3339, UTC, like every time here.
     created: String,
     last_used: String,
-    /// When the session ends if nobody uses it.
-    expires: String,
+    /// When the session ends if nobody uses it; absent when it is ending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires: Option<String>,
+    /// Runs that go on now, and runs that wait for their turn.
+    active_runs: usize,
+    queued_runs: usize,
     limits: LimitsResponse,
     usage: UsageResponse,
 }
@@ -95,7 +99,9 @@ impl From<SessionInfo> for SessionResponse {
             backend: info.backend.to_owned(),
             created: rfc3339(info.created),
             last_used: rfc3339(info.last_used),
-            expires: rfc3339(info.expires),
+            expires: info.expires.map(rfc3339),
+            active_runs: info.active_runs,
+            queued_runs: info.queued_runs,
             limits: LimitsResponse::from(&info.spec.limits),
             usage: info.usage.into(),
         }

@@ -40,7 +40,7 @@ async fn a_session_shows_its_state_limits_and_usage() {
         json!({
             "tenant_id": "default", "session_id": "s", "state": "running", "backend": "fake",
             "created": "1970-01-01T00:00:00.000Z", "last_used": "1970-01-01T00:00:00.000Z",
-            "expires": "1970-01-01T00:15:00.000Z",
+            "expires": "1970-01-01T00:15:00.000Z", "active_runs": 0, "queued_runs": 0,
             "limits": {
                 "memory_bytes": 512 << 20, "cpus": 1.0, "pids": 256,
                 "disk_bytes": 1 << 30, "tmp_bytes": 64 << 20,

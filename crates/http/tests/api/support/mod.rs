@@ -12,7 +12,7 @@ use axum::{
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use sandbox_backend::{Backend, Readiness};
-use sandbox_core::{ManualClock, SandboxSpec};
+use sandbox_core::ManualClock;
 use sandbox_http::{AppState, Auth, HttpSettings, LanguageTable, Metrics, router};
 use sandbox_session::{SessionManager, SessionSettings};
 use serde_json::Value;
@@ -58,7 +58,7 @@ pub async fn start_with(setup: Setup) -> Service {
     let metrics = Arc::new(Metrics::new().unwrap());
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
     let sessions = SessionManager::start(
-        session_settings(),
+        SessionSettings::default(),
         Arc::clone(&backend),
         registry().await,
         Arc::new(ManualClock::default()),
@@ -84,20 +84,6 @@ pub async fn start_with(setup: Setup) -> Service {
 
 async fn registry() -> Arc<dyn sandbox_store::SessionStore> {
     Arc::new(sandbox_store::SqliteStore::in_memory().await.unwrap())
-}
-
-fn session_settings() -> SessionSettings {
-    use std::time::Duration;
-    SessionSettings {
-        spec: SandboxSpec::default(),
-        max_sessions: 50,
-        tenant_max_sessions: 50,
-        idle_timeout: Duration::from_secs(900),
-        ttl: None,
-        runs_per_session: 4,
-        queued_runs_per_session: 16,
-        reap_interval: Duration::from_secs(60),
-    }
 }
 
 pub struct Answer {
