@@ -1,13 +1,11 @@
-//! Making local sandboxes.
+//! The backend: makes, finds and removes local sandboxes.
 
 use std::{
-    fs, io,
-    ops::RangeInclusive,
-    os::unix::{fs::MetadataExt as _, net::UnixStream as StdUnixStream},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    collections::BTreeMap,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -16,185 +14,278 @@ use sandbox_backend::{Backend, Place, Problem, Readiness};
 use sandbox_core::{
     Capabilities, Capability, Enforcement, Error, ErrorCode, Limits, Result, SandboxId, SandboxSpec,
 };
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, sync::watch, time::timeout};
 
 use crate::{
-    cgroup::{Cgroups, Controller, Group, Version},
-    place::{Bwrap, LocalPlace},
+    arguments::{ALLOW_FD, ARGUMENTS_FD, BOOT_ID_FD, REFUSE_FD, arguments, guest_command},
+    bwrap,
+    cgroup::{Cgroups, Group},
+    config::LocalConfig,
+    error::{Context as _, Failure},
+    place::LocalPlace,
+    process::Process,
     rootfs::Rootfs,
-    seccomp::{Filters, memory_file},
-    spawn::{Launch, Launcher},
-    workspaces::Workspaces,
+    seccomp::Filters,
+    self_test,
+    spawn::{Launch, Spawner},
+    state::{StateDir, reach_problems},
+    tree::remove_tree,
+    workspaces::{Workspace, Workspaces, trash_left},
 };
 
-/// Descriptors of bubblewrap: it reads them and closes them before the guest starts.
-const BOOT_ID_FD: i32 = 4;
-const SECCOMP_FDS: [i32; 2] = [5, 6];
-
-#[derive(Clone, Debug)]
-pub struct LocalConfig {
-    pub state_dir: PathBuf,
-    /// The guest's program; every user must be able to run it.
-    pub guest: PathBuf,
-    /// A path, or a name that is looked up on PATH.
-    pub bwrap: PathBuf,
-    /// Host users of sandboxes, when the service is root.
-    pub uid_range: RangeInclusive<u32>,
-    /// Shown to every sandbox at the same path.
-    pub read_only_paths: Vec<PathBuf>,
-    pub start_timeout: Duration,
-}
+/// A failed self-test is made again when somebody asks after this long.
+const TEST_AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// How long an earlier sandbox with the same id may take to be gone.
+const EARLIER_LIMIT: Duration = Duration::from_secs(10);
 
 pub struct LocalBackend {
-    config: LocalConfig,
+    pub(crate) config: LocalConfig,
+    pub(crate) state: StateDir,
     rootfs: Rootfs,
     filters: Filters,
-    cgroups: Cgroups,
     workspaces: Arc<Workspaces>,
-    launcher: Launcher,
-    /// What the last self-test found; `None` while it has not ended.
-    tested: Mutex<Option<Vec<Problem>>>,
+    cgroups: Arc<Cgroups>,
+    spawner: Arc<Spawner>,
+    /// The last sandbox of each id, and whether it has ended.
+    last: Mutex<BTreeMap<SandboxId, watch::Receiver<bool>>>,
+    tested: Mutex<Option<Tested>>,
+    /// One self-test at a time.
+    testing: tokio::sync::Mutex<()>,
+}
+
+struct Tested {
+    at: Instant,
+    problems: Vec<Problem>,
 }
 
 impl LocalBackend {
+    /// Prepares the state directory and the cgroups; starts no sandbox.
     pub fn new(config: LocalConfig) -> Result<Arc<Self>> {
-        let failed = |error: io::Error| {
+        Self::prepare(config).map(Arc::new).map_err(|failure| {
             Error::new(
                 ErrorCode::BackendUnavailable,
-                "local sandboxes cannot be prepared",
+                format!("local sandboxes cannot be set up: {}", chain(&failure)),
             )
-            .with_source(error)
-        };
-        Ok(Arc::new(Self {
-            rootfs: Rootfs::new(&config).map_err(failed)?,
-            filters: Filters::new().map_err(failed)?,
-            cgroups: Cgroups::find(),
-            workspaces: Arc::new(
-                Workspaces::open(&config.state_dir, config.uid_range.clone()).map_err(failed)?,
-            ),
-            launcher: Launcher::start().map_err(failed)?,
-            tested: Mutex::new(None),
-            config,
-        }))
+        })
     }
 
-    /// Tries what a sandbox must hold, with throwaway ones; until it has been
-    /// passed the backend is not ready.
+    pub(crate) fn prepare(mut config: LocalConfig) -> crate::error::Result<Self> {
+        if config.uid_range.is_empty() || *config.uid_range.start() == 0 {
+            return Err(Failure::new("uid_range is empty or starts with root"));
+        }
+        config.guest = config
+            .guest
+            .canonicalize()
+            .context(|| format!("failed to find `{}`", config.guest.display()))?;
+        let state = StateDir::open(&config.state_dir)?;
+        let is_root = rustix::process::geteuid().is_root();
+        let workspaces = Workspaces::open(&state, is_root.then(|| config.uid_range.clone()))?;
+        let rootfs = Rootfs::make(&state, &config.read_only_paths)?;
+        let left = trash_left(&state)?;
+        // Ends by itself with the last of them.
+        std::thread::Builder::new()
+            .name("sandbox-trash".into())
+            .spawn(move || {
+                for path in left {
+                    if let Err(error) = remove_tree(&path) {
+                        tracing::warn!(%error, "failed to remove `{}`", path.display());
+                    }
+                }
+            })
+            .context(|| "failed to start a thread".into())?;
+        let spawner = Spawner::start().context(|| "failed to start a thread".into())?;
+        Ok(Self {
+            rootfs,
+            filters: Filters::build()?,
+            workspaces: Arc::new(workspaces),
+            cgroups: Arc::new(Cgroups::set_up()),
+            spawner: Arc::new(spawner),
+            last: Mutex::default(),
+            tested: Mutex::default(),
+            testing: tokio::sync::Mutex::default(),
+            state,
+            config,
+        })
+    }
+
+    /// Whether each sandbox runs as a host user of its own.
+    pub(crate) fn changes_user(&self) -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    pub(crate) fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
+    }
+
+    /// Makes throwaway sandboxes and tries to break out of them. What it finds
+    /// gates [`Backend::check`] and [`Backend::create`] until the next time.
     pub async fn self_test(&self) -> Vec<Problem> {
-        let problems = crate::self_test::run(self).await;
-        *self.tested.lock().unwrap_or_else(PoisonError::into_inner) = Some(problems.clone());
+        let _one_at_a_time = self.testing.lock().await;
+        let problems = self_test::run(self).await;
+        *self.tested() = Some(Tested {
+            at: Instant::now(),
+            problems: problems.clone(),
+        });
         problems
     }
 
-    pub(crate) fn by_cgroup(&self, controller: Controller) -> bool {
-        self.cgroups.version(controller).is_some()
+    fn tested(&self) -> MutexGuard<'_, Option<Tested>> {
+        self.tested.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> io::Result<LocalPlace> {
-        let workspaces = Arc::clone(&self.workspaces);
-        let claimed = id.clone();
-        let workspace = tokio::task::spawn_blocking(move || workspaces.claim(&claimed))
-            .await
-            .map_err(io::Error::other)??;
-        let group = self.cgroups.create(id.as_str(), &spec.limits)?;
-        match self.start_in(&group, &workspace.path, workspace.uid, spec).await {
-            Ok((guest, bwrap)) => Ok(LocalPlace::new(guest, bwrap, group)),
-            Err(error) => {
-                let _ = tokio::task::spawn_blocking(move || group.remove()).await;
-                Err(error)
+    /// What the last self-test found; `None` before the first.
+    async fn test_result(&self) -> Option<Vec<Problem>> {
+        let stale = match &*self.tested() {
+            Some(tested) => !tested.problems.is_empty() && tested.at.elapsed() > TEST_AGAIN_AFTER,
+            None => false,
+        };
+        if stale && self.testing.try_lock().is_ok() {
+            return Some(self.self_test().await);
+        }
+        self.tested().as_ref().map(|tested| tested.problems.clone())
+    }
+
+    /// Waits until an earlier sandbox with this id is gone, and its workspace free.
+    async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
+        let earlier = self.last().get(id).cloned();
+        let Some(mut ended) = earlier else {
+            return Ok(());
+        };
+        match timeout(EARLIER_LIMIT, ended.wait_for(|ended| *ended)).await {
+            // An error means that its task is gone, and the sandbox with it.
+            Ok(_) => {
+                self.last().remove(id);
+                Ok(())
             }
+            Err(_) => Err(Error::new(
+                ErrorCode::BackendUnavailable,
+                "the session's earlier sandbox has not ended yet",
+            )),
         }
     }
 
-    async fn start_in(
-        &self,
-        group: &Group,
-        workspace: &Path,
-        uid: Option<u32>,
-        spec: &SandboxSpec,
-    ) -> io::Result<(GuestClient, Bwrap)> {
-        let (ours, theirs) = StdUnixStream::pair()?;
-        let [allow, refuse] = self.filters.descriptors()?;
-        let boot_id = memory_file(&random_boot_id()?)?;
-        let mut command = Command::new(&self.config.bwrap);
-        command
-            .args(self.rootfs.arguments(
-                workspace,
-                BOOT_ID_FD,
-                &spec.limits,
-                &SECCOMP_FDS,
-                &self.guest_flags(&spec.limits),
-            ))
-            .env_clear()
-            .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-            .current_dir("/")
-            .stdin(Stdio::from(std::os::fd::OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
-        let child = self
-            .launcher
-            .launch(Launch {
-                command,
-                cgroups: group.joins()?,
-                fds: vec![
-                    (boot_id, BOOT_ID_FD),
-                    (allow, SECCOMP_FDS[0]),
-                    (refuse, SECCOMP_FDS[1]),
-                ],
-                uid,
-            })
-            .await?;
-        let bwrap = Bwrap::new(child);
-        match self.meet(ours, spec).await {
-            Ok(guest) => Ok((guest, bwrap)),
-            Err(error) => {
-                let complaint = tokio::task::spawn_blocking(move || bwrap.reap())
-                    .await
-                    .unwrap_or_default();
-                Err(io::Error::other(format!("{error}; bubblewrap said: {complaint}")))
-            }
-        }
+    fn last(&self) -> MutexGuard<'_, BTreeMap<SandboxId, watch::Receiver<bool>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn meet(&self, ours: StdUnixStream, spec: &SandboxSpec) -> Result<GuestClient> {
+    pub(crate) async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<LocalPlace> {
+        if let Some(missing) = spec.required().difference(&self.capabilities()).next() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                format!("local sandboxes do not have the capability {missing:?}"),
+            ));
+        }
+        let bwrap = bwrap::find(&self.config.bwrap)
+            .map_err(|problem| Failure::new(format!("{}: {}", problem.what, problem.fix)))?;
+        self.wait_for_earlier(id).await?;
+        let (workspace, group) = self.prepare_place(id, spec).await?;
+
+        let (ours, theirs) = StdUnixStream::pair().map_err(Error::internal)?;
         ours.set_nonblocking(true).map_err(Error::internal)?;
-        let stream = UnixStream::from_std(ours).map_err(Error::internal)?;
-        let guest = GuestClient::connect(stream).await?;
-        guest.ready_within(self.config.start_timeout).await?;
+        let guest =
+            GuestClient::connect(UnixStream::from_std(ours).map_err(Error::internal)?).await?;
+        let command = self
+            .launch(spec, &workspace, &group, theirs)?
+            .into_command(&bwrap)
+            .context(|| "failed to prepare the start of bubblewrap".into())?;
+        let mut child = self
+            .spawner
+            .spawn(command)
+            .await
+            .context(|| format!("failed to start `{}`", bwrap.display()))?;
+        let stderr = child.stderr.take();
+        let process = Process::new(child).context(|| "failed to watch bubblewrap".into())?;
+        let (place, complaint) = LocalPlace::new(
+            guest,
+            process,
+            Arc::new(group),
+            stderr,
+            Arc::clone(&self.spawner),
+        );
+        self.last().insert(id.clone(), place.ended());
+
+        if let Err(error) = self.make_ready(&place, spec).await {
+            place.stop().await?;
+            let complaint = timeout(Duration::from_secs(1), complaint).await;
+            let complaint = complaint
+                .ok()
+                .and_then(|told| told.ok())
+                .unwrap_or_default();
+            return Err(
+                Error::new(ErrorCode::BackendUnavailable, "the sandbox did not start").with_source(
+                    Failure::because(format!("the sandbox did not start: `{complaint}`"), error),
+                ),
+            );
+        }
+        Ok(place)
+    }
+
+    /// The workspace and the cgroups, with their limits set.
+    async fn prepare_place(
+        &self,
+        id: &SandboxId,
+        spec: &SandboxSpec,
+    ) -> Result<(Workspace, Group)> {
+        let (workspaces, cgroups) = (Arc::clone(&self.workspaces), Arc::clone(&self.cgroups));
+        let (id, limits) = (id.clone(), spec.limits.clone());
+        tokio::task::spawn_blocking(move || {
+            let workspace = workspaces.take(&id)?;
+            let group = cgroups.make(&id)?;
+            group.set_limits(&limits)?;
+            Ok((workspace, group))
+        })
+        .await
+        .map_err(Error::internal)?
+        .map_err(|failure: Failure| failure.into())
+    }
+
+    fn launch(
+        &self,
+        spec: &SandboxSpec,
+        workspace: &Workspace,
+        group: &Group,
+        connection: StdUnixStream,
+    ) -> crate::error::Result<Launch> {
+        let (limits, cgroups) = (&spec.limits, &self.cgroups);
+        Ok(Launch {
+            command: guest_command(limits, cgroups.limits_memory(), cgroups.limits_pids()),
+            stdin: Stdio::from(OwnedFd::from(connection)),
+            arguments_fd: ARGUMENTS_FD,
+            data: self.data(workspace, limits)?,
+            join: group.join_files()?,
+            user: workspace.user,
+        })
+    }
+
+    /// What bubblewrap reads from its descriptors.
+    fn data(
+        &self,
+        workspace: &Workspace,
+        limits: &Limits,
+    ) -> crate::error::Result<Vec<(i32, Vec<u8>)>> {
+        let arguments = arguments(&self.rootfs, &workspace.path, &self.config.guest, limits);
+        let boot_id = std::fs::read("/proc/sys/kernel/random/uuid")
+            .context(|| "failed to make a boot id".into())?;
+        Ok(vec![
+            (ARGUMENTS_FD, arguments.as_bytes().to_vec()),
+            (ALLOW_FD, self.filters.allow.clone()),
+            (REFUSE_FD, self.filters.refuse.clone()),
+            (BOOT_ID_FD, boot_id),
+        ])
+    }
+
+    async fn make_ready(&self, place: &LocalPlace, spec: &SandboxSpec) -> Result<()> {
+        let limit = self.config.start_timeout;
         let config = GuestConfig {
             env: spec.env.clone(),
         };
-        guest.init(&config).await?;
-        Ok(guest)
+        timeout(limit, async {
+            place.guest().ready_within(limit).await?;
+            place.guest().init(&config).await
+        })
+        .await
+        .map_err(|_| Error::new(ErrorCode::Timeout, "the sandbox did not start in time"))?
     }
-
-    /// What no control group enforces is left to the guest's rlimits.
-    fn guest_flags(&self, limits: &Limits) -> Vec<String> {
-        let mut flags = vec!["--file-bytes".into(), limits.disk.bytes().to_string()];
-        if !self.by_cgroup(Controller::Pids) {
-            flags.extend(["--nproc".into(), limits.pids.to_string()]);
-        }
-        if !self.by_cgroup(Controller::Memory) {
-            flags.extend(["--data-bytes".into(), limits.memory.bytes().to_string()]);
-        }
-        flags
-    }
-
-    /// As root, sandboxes run as users who must pass through the folders above theirs.
-    fn untraversable(&self) -> Option<PathBuf> {
-        if !rustix::process::geteuid().is_root() {
-            return None;
-        }
-        let dir = fs::canonicalize(&self.config.state_dir).ok()?;
-        dir.ancestors()
-            .find(|dir| fs::metadata(dir).is_ok_and(|meta| meta.mode() & 0o001 == 0))
-            .map(Path::to_owned)
-    }
-}
-
-/// Like the kernel's, but of this sandbox alone.
-fn random_boot_id() -> io::Result<Vec<u8>> {
-    fs::read("/proc/sys/kernel/random/uuid")
 }
 
 #[async_trait]
@@ -204,6 +295,8 @@ impl Backend for LocalBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
+        // No network: the only one there is to give is the host's, with this
+        // service on its loopback.
         Capabilities::from([
             Capability::Exec,
             Capability::Files,
@@ -212,73 +305,66 @@ impl Backend for LocalBackend {
     }
 
     fn enforcement(&self) -> Enforcement {
-        let by = |controller, otherwise| match self.cgroups.version(controller) {
-            Some(Version::V2) => "cgroup v2",
-            Some(Version::V1) => "cgroup v1",
-            None => otherwise,
-        };
-        Enforcement::from([
-            ("memory", by(Controller::Memory, "rlimit (per process)")),
-            ("pids", by(Controller::Pids, "rlimit")),
-            ("cpus", by(Controller::Cpu, "none")),
-            ("disk", "rlimit (per file)"),
-            ("tmp", "tmpfs"),
-        ])
+        self.cgroups.enforcement()
     }
 
     async fn check(&self) -> Readiness {
         let mut problems = Vec::new();
-        if let Some(problem) = crate::diagnose::bwrap_problem(&self.config.bwrap) {
-            problems.push(problem);
+        problems.extend(bwrap::find(&self.config.bwrap).err());
+        if self.changes_user() {
+            problems.extend(reach_problems(&self.state, &self.config.guest));
         }
-        if let Some(dir) = self.untraversable() {
-            problems.push(Problem::new(
-                format!("the users of sandboxes cannot pass through `{}`", dir.display()),
-                "chmod o+x it, or set state_dir to another folder",
-            ));
-        }
-        match &*self.tested.lock().unwrap_or_else(PoisonError::into_inner) {
+        match self.test_result().await {
             None => problems.push(Problem::new(
-                "the self-test of sandboxes has not ended",
-                "wait a moment",
+                "the self-test of local sandboxes has not ended yet",
+                "wait a few seconds",
             )),
-            Some(found) => problems.extend(found.iter().cloned()),
+            Some(found) => {
+                let new = found.into_iter().filter(|found| !problems.contains(found));
+                problems.extend(new.collect::<Vec<_>>());
+            }
         }
         Readiness { problems }
     }
 
     async fn create(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<Arc<dyn Place>> {
-        if !spec.required().is_subset(&self.capabilities()) {
+        if self
+            .test_result()
+            .await
+            .is_some_and(|problems| !problems.is_empty())
+        {
             return Err(Error::new(
-                ErrorCode::Unsupported,
-                "local sandboxes have no network",
+                ErrorCode::BackendUnavailable,
+                "local sandboxes did not pass their self-test",
             ));
         }
-        match self.start(id, spec).await {
-            Ok(place) => Ok(Arc::new(place)),
-            Err(error) => Err(Error::new(
-                ErrorCode::BackendUnavailable,
-                "the sandbox could not be made; /readyz and the log say why",
-            )
-            .with_retry_after(Duration::from_secs(5))
-            .with_source(error)),
-        }
+        Ok(Arc::new(self.start(id, spec).await?))
     }
 
     async fn list(&self) -> Result<Vec<SandboxId>> {
-        let workspaces = Arc::clone(&self.workspaces);
-        tokio::task::spawn_blocking(move || workspaces.list())
-            .await
-            .map_err(Error::internal)?
-            .map_err(Error::internal)
+        let mut ids = self.workspaces.list();
+        ids.retain(|id| !self_test::is_own(id));
+        Ok(ids)
     }
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {
-        let workspaces = Arc::clone(&self.workspaces);
-        let id = id.clone();
+        self.wait_for_earlier(id).await?;
+        let (workspaces, id) = (Arc::clone(&self.workspaces), id.clone());
         tokio::task::spawn_blocking(move || workspaces.remove(&id))
             .await
             .map_err(Error::internal)?
             .map_err(Error::internal)
     }
+}
+
+/// An error and its causes, for the log and the operator.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }

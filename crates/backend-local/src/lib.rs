@@ -1,18 +1,27 @@
 //! Local sandboxes on bubblewrap.
 //!
-//! Bubblewrap makes the namespaces and the root; seccomp filters, control
-//! groups, rlimits and a host user for each sandbox are added here. Without
-//! bubblewrap there is no sandbox: nothing falls back to less.
+//! Owns what a sandbox is on this machine: its directory and host user
+//! (`workspaces`), its limits (`cgroup`), what it sees (`rootfs`, `arguments`),
+//! which system calls it has (`seccomp`), and its life (`spawn`, `process`,
+//! `place`). There is no unconfined fallback: what cannot be isolated is not run.
 
+mod arguments;
 mod backend;
+mod bwrap;
 mod cgroup;
+mod config;
 mod diagnose;
+mod error;
 mod place;
+mod process;
 mod rootfs;
 mod seccomp;
 mod self_test;
 mod spawn;
+mod state;
+mod tree;
 mod workspaces;
 
-pub use backend::{LocalBackend, LocalConfig};
+pub use backend::LocalBackend;
+pub use config::LocalConfig;
 pub use diagnose::{Finding, diagnose};

@@ -1,98 +1,133 @@
-//! One local sandbox that runs.
+//! A running sandbox.
+//!
+//! ```text
+//! running ── stop(), the handle dropped, the connection lost ──> killed ──┐
+//!    └────────────── its processes ended by themselves ───────────────────┴──> ended
+//! ```
+//!
+//! One task owns the processes and the cgroups until they are gone; the handle only
+//! tells it to end.
 
-use std::{
-    io::Read as _,
-    process::Child,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::future::BoxFuture;
 use guest_client::GuestClient;
 use sandbox_backend::{Place, Usage};
-use sandbox_core::{Error, ErrorCode, Result};
-use tokio::sync::watch;
-use tracing::warn;
+use sandbox_core::{Error, Result};
+use tokio::{
+    io::AsyncReadExt as _,
+    process::ChildStderr,
+    sync::{oneshot, watch},
+    time::timeout,
+};
 
-use crate::cgroup::Group;
+use crate::{cgroup::Group, process::Process, spawn::Spawner};
 
-/// How long the kernel may take to end a sandbox that was killed.
-const END_LIMIT: Duration = Duration::from_secs(20);
-/// What is kept of bubblewrap's complaints.
-const MAX_COMPLAINT_BYTES: u64 = 8 * 1024;
-
-/// Bubblewrap, and with it all that runs in its sandbox.
-#[derive(Clone)]
-pub(crate) struct Bwrap(Arc<Mutex<Option<Child>>>);
-
-impl Bwrap {
-    pub fn new(child: Child) -> Self {
-        Self(Arc::new(Mutex::new(Some(child))))
-    }
-
-    /// Kills it; the kernel then kills the guest, and all below it.
-    pub fn kill(&self) {
-        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(child) = child.as_mut() {
-            let _ = child.kill();
-        }
-    }
-
-    /// Kills it, waits for its end, and gives what it had to say. Blocks.
-    pub fn reap(&self) -> String {
-        self.kill();
-        let child = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let mut complaint = Vec::new();
-        if let Some(mut child) = child {
-            let _ = child.wait();
-            if let Some(stderr) = child.stderr.take() {
-                let _ = stderr.take(MAX_COMPLAINT_BYTES).read_to_end(&mut complaint);
-            }
-        }
-        String::from_utf8_lossy(&complaint).trim().to_owned()
-    }
-}
+/// How long `stop` waits for the processes and the cgroups.
+const STOP_LIMIT: Duration = Duration::from_secs(20);
+/// Kept of what bubblewrap and the guest complain about.
+const STDERR_BYTES: u64 = 8 * 1024;
 
 pub(crate) struct LocalPlace {
     guest: GuestClient,
-    bwrap: Bwrap,
-    group: Group,
-    gone: watch::Receiver<bool>,
+    group: Arc<Group>,
+    /// Dropped with the handle, which ends the sandbox too.
+    end: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
+    _spawner: Arc<Spawner>,
+}
+
+/// What the task owns.
+struct Running {
+    process: Process,
+    group: Arc<Group>,
+    /// Sandboxes die with the thread that started them.
+    spawner: Arc<Spawner>,
 }
 
 impl LocalPlace {
-    pub fn new(guest: GuestClient, bwrap: Bwrap, group: Group) -> Self {
-        let (ended, gone) = watch::channel(false);
-        tokio::spawn(until_gone(guest.closed(), bwrap.clone(), group.clone(), ended));
-        Self {
-            guest,
-            bwrap,
+    /// Takes over a sandbox that was just started. The other value is what it has
+    /// complained about, when it has ended.
+    pub fn new(
+        guest: GuestClient,
+        process: Process,
+        group: Arc<Group>,
+        stderr: Option<ChildStderr>,
+        spawner: Arc<Spawner>,
+    ) -> (Self, oneshot::Receiver<String>) {
+        let (end, end_asked) = watch::channel(false);
+        let (set_ended, ended) = watch::channel(false);
+        let (tell, complaint) = oneshot::channel();
+        let place = Self {
+            guest: guest.clone(),
+            group: Arc::clone(&group),
+            end,
+            ended,
+            _spawner: Arc::clone(&spawner),
+        };
+        let running = Running {
+            process,
             group,
-            gone,
-        }
+            spawner,
+        };
+        let connection_lost = guest.closed();
+        drop(guest);
+        // Ends with the sandbox, which ends at the latest with the handle.
+        tokio::spawn(async move {
+            let (_, stderr) = tokio::join!(
+                async {
+                    running.until_ended(end_asked, connection_lost).await;
+                    let _ = set_ended.send(true);
+                },
+                read_stderr(stderr)
+            );
+            let _ = tell.send(stderr);
+        });
+        (place, complaint)
+    }
+
+    /// Tells that the sandbox has ended, as often as it is asked.
+    pub fn ended(&self) -> watch::Receiver<bool> {
+        self.ended.clone()
     }
 }
 
-/// The connection ends when the guest does: no process lives longer than it.
-async fn until_gone(
-    closed: impl Future<Output = ()> + Send,
-    bwrap: Bwrap,
-    group: Group,
-    ended: watch::Sender<bool>,
-) {
-    closed.await;
-    let cleaned = tokio::task::spawn_blocking(move || {
-        let complaint = bwrap.reap();
-        group.remove();
-        complaint
-    });
-    if let Ok(complaint) = cleaned.await
-        && !complaint.is_empty()
-    {
-        warn!("bubblewrap said: {complaint}");
+impl Running {
+    async fn until_ended(
+        mut self,
+        mut end_asked: watch::Receiver<bool>,
+        connection_lost: impl Future<Output = ()>,
+    ) {
+        tokio::select! {
+            _ = self.process.bwrap_ended() => {}
+            // An error means that the handle is gone.
+            _ = end_asked.wait_for(|end| *end) => {}
+            _ = connection_lost => {}
+        }
+        if let Err(error) = self.process.end().await {
+            tracing::error!(%error, "a sandbox's processes do not end");
+        }
+        let group = Arc::clone(&self.group);
+        // Also kills what is left, if the kernel left something.
+        match tokio::task::spawn_blocking(move || group.end()).await {
+            Ok(Err(error)) => tracing::warn!(error = &error as &dyn std::error::Error, "{error}"),
+            Ok(Ok(())) | Err(_) => {}
+        }
+        drop(self.spawner);
     }
-    let _ = ended.send(true);
+}
+
+/// Reads to the end, so that no writer is held up, and keeps the beginning.
+async fn read_stderr(stderr: Option<ChildStderr>) -> String {
+    let Some(mut stderr) = stderr else {
+        return String::new();
+    };
+    let mut kept = Vec::new();
+    let head = (&mut stderr).take(STDERR_BYTES);
+    let _ = { head }.read_to_end(&mut kept).await;
+    let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&kept).trim().to_owned()
 }
 
 #[async_trait]
@@ -106,31 +141,21 @@ impl Place for LocalPlace {
     }
 
     fn usage(&self) -> Usage {
-        Usage {
-            memory_bytes: self.group.memory_bytes(),
-            cpu_seconds: self.group.cpu_seconds(),
-            pids: self.group.pids(),
-        }
+        self.group.usage()
     }
 
     async fn stop(&self) -> Result<()> {
-        self.bwrap.kill();
-        tokio::time::timeout(END_LIMIT, self.gone())
+        let _ = self.end.send(true);
+        timeout(STOP_LIMIT, self.gone())
             .await
-            .map_err(|_| Error::new(ErrorCode::Timeout, "the sandbox does not end"))
+            .map_err(|_| Error::internal("the sandbox's processes do not end"))
     }
 
     fn gone(&self) -> BoxFuture<'static, ()> {
-        let mut gone = self.gone.clone();
-        async move {
-            let _ = gone.wait_for(|gone| *gone).await;
-        }
-        .boxed()
-    }
-}
-
-impl Drop for LocalPlace {
-    fn drop(&mut self) {
-        self.bwrap.kill();
+        let mut ended = self.ended.clone();
+        Box::pin(async move {
+            // An error means that the task is gone, and the processes with it.
+            let _ = ended.wait_for(|ended| *ended).await;
+        })
     }
 }

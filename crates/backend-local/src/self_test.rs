@@ -1,138 +1,258 @@
-//! Throwaway sandboxes that try to get out.
+//! Trying to break out of throwaway sandboxes, before others are let in.
+//!
+//! The sandboxes are made by the same code as any other. Each check tries the thing
+//! itself from the inside; none looks at the settings that should prevent it.
 
-use std::time::Duration;
-
-use bytes::Bytes;
-use sandbox_backend::{Backend as _, Place, Problem};
-use sandbox_core::{
-    ByteSize, Limits, Program, Result, RunOutcome, RunRequest, SandboxSpec, SessionKey,
+use std::{
+    collections::BTreeMap, fs, net::TcpListener, os::unix::fs::PermissionsExt as _, path::PathBuf,
+    time::Duration,
 };
 
-use crate::{LocalBackend, cgroup::Controller};
+use guest_client::messages::WriteRequest;
+use sandbox_backend::{Backend as _, Place as _, Problem};
+use sandbox_core::{
+    ByteSize, Error, Limits, Program, Result, RunOutcome, RunRequest, SandboxId, SandboxSpec,
+};
 
+use crate::{LocalBackend, backend::chain, bwrap, place::LocalPlace, state::reach_problems};
+
+/// Ids that no session can have by chance.
+const FIRST: &str = "5e1f7e5700000000000000000000000a";
+const SECOND: &str = "5e1f7e5700000000000000000000000b";
+const SECRET: &str = "another sandbox's secret";
+const SECRET_FILE: &str = "secret-of-the-second";
 const RUN_LIMIT: Duration = Duration::from_secs(20);
-const MEMORY: ByteSize = ByteSize::mib(48);
+const MEMORY: ByteSize = ByteSize::mib(64);
+/// Four times what it may have.
+const TOO_MUCH: &str = "bs=256M";
 
-/// What one test does in a sandbox; it prints `held` when it could not get out.
-struct Escape {
-    what: &'static str,
-    fix: &'static str,
-    command: String,
+pub(crate) fn is_own(id: &SandboxId) -> bool {
+    [FIRST, SECOND].contains(&id.as_str())
 }
 
+/// Runs all checks; what cannot even be started is one problem.
 pub(crate) async fn run(backend: &LocalBackend) -> Vec<Problem> {
-    match try_all(backend).await {
-        Ok(problems) => problems,
-        Err(error) => vec![Problem::new(
-            format!(
-                "a sandbox could not be tried: {error}{}",
-                std::error::Error::source(&error)
-                    .map(|source| format!(" ({source})"))
-                    .unwrap_or_default()
-            ),
-            "run `sandboxd doctor`",
-        )],
+    let mut problems = Vec::new();
+    match bwrap::find(&backend.config.bwrap) {
+        Err(problem) => problems.push(problem),
+        Ok(found) => problems.extend(bwrap::check_options(&found).err()),
+    }
+    if backend.changes_user() {
+        problems.extend(reach_problems(&backend.state, &backend.config.guest));
+    }
+    if !problems.is_empty() {
+        return problems;
+    }
+    match with_sandboxes(backend).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!("the self-test did not end: {}", chain(&error));
+            vec![Problem::new(
+                "a sandbox for the self-test cannot be made or used",
+                "run `sandboxd doctor` on this machine; the log has the cause",
+            )]
+        }
     }
 }
 
-async fn try_all(backend: &LocalBackend) -> Result<Vec<Problem>> {
-    let key = |name: &str| -> Result<_> {
-        // A tenant cannot have this name: theirs do not start with a dot.
-        Ok(SessionKey::new("self-test".parse()?, name.parse()?).sandbox_id())
-    };
-    let (first, second) = (key("first")?, key("second")?);
-    let spec = SandboxSpec {
+async fn with_sandboxes(backend: &LocalBackend) -> Result<Vec<Problem>> {
+    let ids: [SandboxId; 2] = [FIRST.parse()?, SECOND.parse()?];
+    // A service that was killed may have left them.
+    for id in &ids {
+        backend.remove(id).await?;
+    }
+    let checked = async {
+        let first = backend.start(&ids[0], &spec()).await?;
+        let second = backend.start(&ids[1], &spec()).await;
+        let checked = match &second {
+            Ok(second) => check_all(backend, &first, second).await,
+            Err(_) => Ok(Vec::new()),
+        };
+        first.stop().await?;
+        second?.stop().await?;
+        checked
+    }
+    .await;
+    for id in &ids {
+        backend.remove(id).await?;
+    }
+    checked
+}
+
+fn spec() -> SandboxSpec {
+    SandboxSpec {
         limits: Limits {
             memory: MEMORY,
-            ..Limits::default()
+            cpus: 1.0,
+            pids: 64,
+            disk: ByteSize::mib(16),
+            tmp: ByteSize::mib(1),
         },
         ..SandboxSpec::default()
-    };
-    let other = backend.create(&second, &spec).await?;
-    let tried = match backend.create(&first, &spec).await {
-        Ok(place) => {
-            let tried = try_in(backend, place.as_ref(), second.as_str()).await;
-            place.stop().await?;
-            tried
-        }
-        Err(error) => Err(error),
-    };
-    other.stop().await?;
-    backend.remove(&first).await?;
-    backend.remove(&second).await?;
-    tried
+    }
 }
 
-async fn try_in(backend: &LocalBackend, place: &dyn Place, other: &str) -> Result<Vec<Problem>> {
+async fn check_all(
+    backend: &LocalBackend,
+    first: &LocalPlace,
+    second: &LocalPlace,
+) -> Result<Vec<Problem>> {
+    works(first).await?;
     let mut problems = Vec::new();
-    for escape in escapes(other) {
-        let outcome = bash(place, &escape.command).await?;
-        if outcome.stdout.to_text() != "held\n" {
-            problems.push(Problem::new(escape.what, escape.fix));
-        }
-    }
-    // Without a control group the limit is on each process; it must hold all the same.
-    let outcome = bash(
-        place,
-        "head -c 100000000 /dev/zero | tail | wc -c; exit ${PIPESTATUS[1]}",
-    )
-    .await?;
-    if outcome.exit_code == 0 {
-        let by = if backend.by_cgroup(Controller::Memory) {
-            "the memory group of the sandbox"
-        } else {
-            "the rlimit on memory"
-        };
-        problems.push(Problem::new(
-            format!("a program got more memory than its limit: {by} does not hold"),
-            "give the service a delegated cgroup (systemd: Delegate=yes), then start it again",
-        ));
-    }
+    problems.extend(network(first).await?);
+    problems.extend(host_file(backend, first).await?);
+    problems.extend(other_sandbox(backend, first, second).await?);
+    problems.extend(proc_sys(first).await?);
+    // Last, for it may cost the sandbox.
+    problems.extend(memory(backend, first).await?);
     Ok(problems)
 }
 
-fn escapes(other: &str) -> Vec<Escape> {
-    vec![
-        Escape {
-            what: "a sandbox reaches a network",
-            fix: "look whether bubblewrap was replaced; `sandboxd doctor` tries network namespaces",
-            command: "n=$(tail -n +3 /proc/net/dev | grep -cv '^ *lo:'); r=$(tail -n +2 /proc/net/route | wc -l); [ $n = 0 ] && [ $r = 0 ] && echo held".into(),
-        },
-        Escape {
-            what: "a sandbox sees a file of the host",
-            fix: "take the folder out of read_only_paths",
-            command: "[ ! -e /etc/shadow ] && [ ! -e /root ] && [ ! -e /home ] && [ ! -e /sys ] && [ ! -e /run ] && echo held".into(),
-        },
-        Escape {
-            what: "a sandbox sees the workspace of another",
-            fix: "take the state directory out of read_only_paths",
-            command: format!("[ -z \"$(find / -xdev -name '{other}*' 2>/dev/null)\" ] && ! grep -q '{other}' /proc/self/mountinfo && echo held"),
-        },
-        Escape {
-            what: "a sandbox can write to /proc/sys",
-            fix: "start the service as an ordinary user, or let it use uid_range",
-            command: "for f in kernel/core_pattern kernel/hostname vm/overcommit_memory; do : 2>/dev/null >>/proc/sys/$f && exit; done; echo held".into(),
-        },
-        Escape {
-            what: "a sandbox has capabilities or may get them",
-            fix: "update bubblewrap to 0.8 or later",
-            command: "grep -q '^CapEff:.0*$' /proc/self/status && grep -q '^CapBnd:.0*$' /proc/self/status && grep -q '^NoNewPrivs:.1$' /proc/self/status && grep -q '^Seccomp:.2$' /proc/self/status && echo held".into(),
-        },
-    ]
+/// Otherwise a denial would only mean that nothing works.
+async fn works(place: &LocalPlace) -> Result<()> {
+    let outcome = sh(place, "echo works && cat /etc/hostname", &[]).await?;
+    match (outcome.exit_code, outcome.stdout.to_text().as_str()) {
+        (0, "works\nsandbox\n") => Ok(()),
+        _ => Err(Error::internal(format!(
+            "a shell in the sandbox ended with {}: `{}`",
+            outcome.exit_code,
+            outcome.stderr.to_text()
+        ))),
+    }
 }
 
-async fn bash(place: &dyn Place, command: &str) -> Result<RunOutcome> {
+async fn network(place: &LocalPlace) -> Result<Option<Problem>> {
+    // A port of the host's loopback, as this service has one.
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::internal)?;
+    listener.set_nonblocking(true).map_err(Error::internal)?;
+    let port = listener.local_addr().map_err(Error::internal)?.port();
+    // Connecting needs bash; the list of interfaces needs nothing.
+    let script = format!(
+        "bash -c ': < /dev/tcp/127.0.0.1/{port}' 2>/dev/null && echo connected; \
+         while read -r name rest; do case $name in lo:*|Inter-*|face) ;; *) echo $name;; esac; \
+         done < /proc/net/dev"
+    );
+    let outcome = sh(place, &script, &[]).await?;
+    let reached = listener.accept().is_ok();
+    if !reached && outcome.exit_code == 0 && outcome.stdout.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Problem::new(
+        "a sandbox reaches the network",
+        "the kernel must support network namespaces (CONFIG_NET_NS), and bwrap must be an \
+         unchanged bubblewrap; `sandboxd doctor` tries both",
+    )))
+}
+
+async fn host_file(backend: &LocalBackend, place: &LocalPlace) -> Result<Option<Problem>> {
+    let probe = backend.state.root.join("self-test-probe");
+    fs::write(&probe, SECRET)
+        .and_then(|()| fs::set_permissions(&probe, fs::Permissions::from_mode(0o644)))
+        .map_err(Error::internal)?;
+    let denied = cannot_read(
+        place,
+        &[probe.clone(), "/etc/shadow".into(), "/root".into()],
+    )
+    .await;
+    let _ = fs::remove_file(&probe);
+    Ok((!denied?).then(|| {
+        Problem::new(
+            "a sandbox reads the host's files",
+            "see that bwrap is an unchanged bubblewrap and read_only_paths names only folders \
+             that everybody may read",
+        )
+    }))
+}
+
+async fn other_sandbox(
+    backend: &LocalBackend,
+    first: &LocalPlace,
+    second: &LocalPlace,
+) -> Result<Option<Problem>> {
+    let write = WriteRequest {
+        path: SECRET_FILE.into(),
+        data: SECRET.into(),
+        ..WriteRequest::default()
+    };
+    second.guest().write(write).await?;
+    let outside = backend.state.workspaces.join(SECOND).join(SECRET_FILE);
+    if !outside.exists() {
+        return Err(Error::internal(
+            "the second sandbox's file is not where it should be",
+        ));
+    }
+    let inside = PathBuf::from("/workspace").join(SECRET_FILE);
+    let denied = cannot_read(first, &[outside, inside]).await?;
+    Ok((!denied).then(|| {
+        Problem::new(
+            "a sandbox reads another sandbox's files",
+            "state_dir must not be inside a folder that sandboxes see, such as those of \
+             read_only_paths",
+        )
+    }))
+}
+
+async fn cannot_read(place: &LocalPlace, paths: &[PathBuf]) -> Result<bool> {
+    let paths: Vec<&str> = paths.iter().filter_map(|path| path.to_str()).collect();
+    let script = "for path; do if [ -e \"$path\" ] || cat \"$path\"; then echo found; fi; done";
+    let outcome = sh(place, script, &paths).await?;
+    Ok(outcome.exit_code == 0 && outcome.stdout.is_empty())
+}
+
+async fn proc_sys(place: &LocalPlace) -> Result<Option<Problem>> {
+    // Opened for writing, but nothing is written: core_pattern is the host's root.
+    let script = "for name in kernel/core_pattern kernel/modprobe vm/overcommit_memory; do \
+                  if (: >> /proc/sys/$name) 2>/dev/null; then echo $name; fi; done";
+    let outcome = sh(place, script, &[]).await?;
+    let denied = outcome.exit_code == 0 && outcome.stdout.is_empty();
+    Ok((!denied).then(|| {
+        Problem::new(
+            "a sandbox may write to /proc/sys",
+            "the sandbox's processes must not be the host's root: start the service as root or \
+             as an ordinary user in the host's user namespace, and see that uid_range is unused",
+        )
+    }))
+}
+
+/// One process takes more than the sandbox may have. Where only an rlimit holds,
+/// that is all that is promised, and all that is tried; `enforcement` says so.
+async fn memory(backend: &LocalBackend, place: &LocalPlace) -> Result<Option<Problem>> {
+    let kills_before = place.oom_kills();
+    let argv = ["dd", "if=/dev/zero", "of=/dev/null", TOO_MUCH, "count=1"];
+    let outcome = run_argv(place, argv.map(str::to_owned).into()).await;
+    let ended_by_limit = match outcome {
+        // The kernel may have taken the whole sandbox.
+        Err(_) => place.oom_kills() > kills_before,
+        Ok(outcome) if backend.cgroups().limits_memory() => {
+            outcome.exit_code != 0
+                && (place.oom_kills().is_none() || place.oom_kills() > kills_before)
+        }
+        Ok(outcome) => outcome.exit_code != 0,
+    };
+    Ok((!ended_by_limit).then(|| {
+        let by = backend.enforcement()["memory"];
+        Problem::new(
+            format!("a sandbox takes more memory than its limit ({by})"),
+            "give the service a cgroup of its own: with systemd, Delegate=yes in its unit or \
+             `systemd-run --user --scope -p Delegate=yes`; or start it as root",
+        )
+    }))
+}
+
+async fn sh(place: &LocalPlace, script: &str, arguments: &[&str]) -> Result<RunOutcome> {
+    let command = ["/bin/sh", "-c", script, "sh"];
+    let argv = command.iter().chain(arguments).map(|word| word.to_string());
+    run_argv(place, argv.collect()).await
+}
+
+async fn run_argv(place: &LocalPlace, argv: Vec<String>) -> Result<RunOutcome> {
     let request = RunRequest {
-        program: Program {
-            argv: vec!["bash".into(), "-c".into(), command.into()],
-            script: None,
-        },
-        env: Default::default(),
+        program: Program { argv, script: None },
+        env: BTreeMap::new(),
         cwd: None,
-        stdin: Bytes::new(),
+        stdin: Default::default(),
         timeout: RUN_LIMIT,
-        output_limit: 4096,
+        output_limit: 64 * 1024,
     };
     place.guest().run(request).await?.collect().await
 }
-

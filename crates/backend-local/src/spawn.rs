@@ -1,101 +1,163 @@
-//! Starting bubblewrap: the one place with unsafe code.
-
-#![expect(unsafe_code, reason = "a child must join its cgroups and leave our process group between fork and exec")]
+//! Starting bubblewrap.
+//!
+//! All sandboxes are started by one thread that lives as long as any of them: the
+//! kernel sends a parent-death signal when the *thread* that forked ends
+//! (PR_SET_PDEATHSIG(2const)), and `--die-with-parent` is made of that signal.
+#![expect(
+    unsafe_code,
+    reason = "what a sandbox starts with can only be set between fork and exec"
+)]
 
 use std::{
     fs::File,
-    io::{self, Write as _},
-    os::{
-        fd::OwnedFd,
-        unix::process::CommandExt as _,
-    },
-    process::{Child, Command},
+    io::{self, Seek as _, Write as _},
+    os::{fd::OwnedFd, unix::process::CommandExt as _},
+    path::Path,
+    process::{Command, Stdio},
     sync::mpsc,
     thread,
 };
 
 use command_fds::{CommandFdExt as _, FdMapping};
-use tokio::sync::oneshot;
+use rustix::{
+    fs::{MemfdFlags, Mode, OFlags, memfd_create, open},
+    process::{Gid, Resource, Rlimit, Uid, getrlimit, setrlimit, setsid},
+    thread::{set_thread_gid, set_thread_groups, set_thread_uid},
+};
+use tokio::{process::Child, runtime::Handle, sync::oneshot};
 
-/// A program to start, and what it gets of ours.
+/// When memory runs out on the whole machine, sandboxes go before its services.
+const OOM_SCORE: &[u8] = b"500";
+const OPEN_FILES: u64 = 1024;
+const MOST_OPEN_FILES: u64 = 65_536;
+
+/// What a sandbox starts with.
 pub(crate) struct Launch {
-    pub command: Command,
-    /// `cgroup.procs` of each group to join, opened by us.
-    pub cgroups: Vec<File>,
-    /// Descriptors to pass, and their numbers in the child.
-    pub fds: Vec<(OwnedFd, i32)>,
-    /// The user to become before anything runs.
-    pub uid: Option<u32>,
+    pub command: Vec<String>,
+    /// The guest's end of its connection.
+    pub stdin: Stdio,
+    /// The descriptor, among `data`, with bubblewrap's arguments.
+    pub arguments_fd: i32,
+    /// Contents of descriptors that bubblewrap reads, by number.
+    pub data: Vec<(i32, Vec<u8>)>,
+    /// Files to write `0` to, to join the sandbox's cgroups.
+    pub join: Vec<File>,
+    /// The host user to become, where the service is root.
+    pub user: Option<u32>,
 }
 
-const CLOSE_ON_EXEC: libc::c_int = libc::CLOSE_RANGE_CLOEXEC as libc::c_int;
-
-type Job = (Launch, oneshot::Sender<io::Result<Child>>);
-
-/// Starts programs from one thread that lives as long as the service, for
-/// --die-with-parent follows the *thread* that started bubblewrap (prctl(2),
-/// PR_SET_PDEATHSIG).
-pub(crate) struct Launcher(mpsc::Sender<Job>);
-
-impl Launcher {
-    pub fn start() -> io::Result<Self> {
-        let (jobs, received) = mpsc::channel::<Job>();
-        thread::Builder::new()
-            .name("launcher".into())
-            .spawn(move || {
-                for (launch, started) in received {
-                    let _ = started.send(spawn(launch));
-                }
-            })?;
-        Ok(Self(jobs))
-    }
-
-    pub async fn launch(&self, launch: Launch) -> io::Result<Child> {
-        let (started, child) = oneshot::channel();
-        self.0
-            .send((launch, started))
-            .map_err(|_| io::Error::other("the launcher is gone"))?;
-        child
-            .await
-            .map_err(|_| io::Error::other("the launcher is gone"))?
+impl Launch {
+    pub fn into_command(self, bwrap: &Path) -> io::Result<Command> {
+        let mut command = Command::new(bwrap);
+        command
+            .args(["--args", &self.arguments_fd.to_string(), "--"])
+            .args(self.command)
+            // The service's environment may hold its secrets.
+            .env_clear()
+            .current_dir("/")
+            .stdin(self.stdin)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let (join, user) = (self.join, self.user);
+        // SAFETY: the closure runs between fork and exec, in a process with one
+        // thread, where only async-signal-safe calls may be made. It makes raw
+        // system calls, through rustix's linux_raw backend, on values that were
+        // made before the fork; it takes no lock, allocates nothing and does not
+        // panic: `join` is only read, and an error is a plain number.
+        unsafe {
+            command.pre_exec(move || confine(&join, user).map_err(io::Error::from));
+        }
+        // After `confine`, for the numbers given here may be those of `join`.
+        let mut mappings = Vec::new();
+        for (child_fd, content) in self.data {
+            mappings.push(FdMapping {
+                parent_fd: memory_file(&content)?,
+                child_fd,
+            });
+        }
+        command.fd_mappings(mappings).map_err(io::Error::other)?;
+        Ok(command)
     }
 }
 
-fn spawn(launch: Launch) -> io::Result<Child> {
-    let Launch {
-        mut command,
-        cgroups,
-        fds,
-        uid,
-    } = launch;
-    if let Some(uid) = uid {
-        // As root this clears the supplementary groups too.
-        command.uid(uid).gid(uid);
+/// Runs in the child; as root for as long as the cgroups and the score need it.
+fn confine(join: &[File], user: Option<u32>) -> rustix::io::Result<()> {
+    for group in join {
+        rustix::io::write(group, b"0\n")?;
     }
-    let join = move || {
-        // Nothing outside may share a process group with a sandbox: kill(0) crosses
-        // PID namespaces.
-        rustix::process::setsid()?;
-        // Whatever the service itself was started with ends here.
-        // SAFETY: a system call on numbers alone; std's own descriptors are closed on
-        // exec anyway, and those to pass are opened again after this.
-        if unsafe { libc::close_range(3, u32::MAX, CLOSE_ON_EXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        for group in &cgroups {
-            (&*group).write_all(b"0")?;
-        }
-        Ok(())
+    let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+    let score = open(c"/proc/self/oom_score_adj", flags, Mode::empty())?;
+    rustix::io::write(&score, OOM_SCORE)?;
+    // 1 and not 0: with 0 a crash still starts the host's handler where
+    // core_pattern is a pipe (core(5)), on input that the sandbox chose.
+    limit(Resource::Core, 1, 1)?;
+    limit(Resource::Nofile, OPEN_FILES, MOST_OPEN_FILES)?;
+    // Signals to a process group cross PID namespaces, so ours must not be shared.
+    setsid()?;
+    if let Some(user) = user {
+        set_thread_groups(&[])?;
+        set_thread_gid(Gid::from_raw(user))?;
+        // Last, for it gives up the right to the others; before bubblewrap, for
+        // what real root starts can write to /proc/sys.
+        set_thread_uid(Uid::from_raw(user))?;
+    }
+    Ok(())
+}
+
+/// Sets a limit, or less where the service itself has less.
+fn limit(resource: Resource, current: u64, maximum: u64) -> rustix::io::Result<()> {
+    let own = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let new = Rlimit {
+        current: Some(current.min(own)),
+        maximum: Some(maximum.min(own)),
     };
-    // SAFETY: between fork and exec only async-signal-safe calls follow: setsid(2),
-    // close_range(2), and write(2) on descriptors that the parent opened; nothing allocates.
-    unsafe { command.pre_exec(join) };
-    let mappings = fds
-        .into_iter()
-        .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd })
-        .collect();
-    command
-        .fd_mappings(mappings)
-        .map_err(io::Error::other)?
-        .spawn()
+    setrlimit(resource, new)
+}
+
+/// A file in memory, to be read from its beginning, that no program inherits.
+fn memory_file(content: &[u8]) -> io::Result<OwnedFd> {
+    let mut file = File::from(memfd_create(c"sandbox", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file.into())
+}
+
+struct Request {
+    command: Command,
+    runtime: Handle,
+    started: oneshot::Sender<io::Result<Child>>,
+}
+
+/// The thread that starts sandboxes; it ends with its last owner.
+pub(crate) struct Spawner(mpsc::Sender<Request>);
+
+impl Spawner {
+    pub fn start() -> io::Result<Self> {
+        let (sender, requests) = mpsc::channel();
+        thread::Builder::new()
+            .name("sandbox-spawner".into())
+            .spawn(move || requests.into_iter().for_each(spawn))?;
+        Ok(Self(sender))
+    }
+
+    pub async fn spawn(&self, command: Command) -> io::Result<Child> {
+        let (started, child) = oneshot::channel();
+        let gone = || io::Error::other("the thread that starts sandboxes is gone");
+        self.0
+            .send(Request {
+                command,
+                runtime: Handle::current(),
+                started,
+            })
+            .map_err(|_| gone())?;
+        child.await.map_err(|_| gone())?
+    }
+}
+
+fn spawn(request: Request) {
+    // For what tokio needs to wait for the child's end.
+    let _runtime = request.runtime.enter();
+    let mut command = tokio::process::Command::from(request.command);
+    // If nobody waits for it any more, it must not run on.
+    let _ = request.started.send(command.kill_on_drop(true).spawn());
 }

@@ -8,7 +8,10 @@
 use std::{
     ffi::{CStr, CString, OsStr},
     io,
-    os::{fd::{AsFd, AsRawFd as _, OwnedFd}, unix::ffi::OsStrExt as _},
+    os::{
+        fd::{AsFd, AsRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::Path,
 };
 

@@ -1,213 +1,283 @@
-//! The folders that outlive sandboxes, and the host users who own them.
+//! The sandboxes' directories and the host users they belong to.
 //!
-//! As root each workspace belongs to a user of its own, and that ownership is
-//! the record of who has which user.
+//! The owner of a workspace *is* the record of its sandbox's host user: there is
+//! nothing else that could disagree with it after a crash.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     ops::RangeInclusive,
-    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, chown},
     path::{Path, PathBuf},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use sandbox_core::SandboxId;
 
+use crate::{
+    error::{Context as _, Failure, Result},
+    state::StateDir,
+    tree::remove_tree,
+};
+
+type Owners = BTreeMap<SandboxId, u32>;
+
 pub(crate) struct Workspaces {
-    dir: PathBuf,
-    trash: PathBuf,
-    /// Present as root alone.
-    users: Option<Mutex<Users>>,
-    trashed: AtomicU64,
+    state: StateDir,
+    /// Absent where the service is an ordinary user: then all are its own.
+    uid_range: Option<RangeInclusive<u32>>,
+    /// Held for a few file operations, never across an await.
+    owners: Mutex<Owners>,
 }
 
-struct Users {
-    range: RangeInclusive<u32>,
-    taken: BTreeMap<SandboxId, u32>,
-}
-
-/// A workspace that is ready for a sandbox.
+/// A directory for one sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Workspace {
     pub path: PathBuf,
-    /// Who owns it, where sandboxes have users of their own.
-    pub uid: Option<u32>,
+    /// The host user to run as, if it is not the service's own.
+    pub user: Option<u32>,
 }
 
 impl Workspaces {
-    pub fn open(state_dir: &Path, range: RangeInclusive<u32>) -> io::Result<Self> {
-        let dir = state_dir.join("workspaces");
-        let trash = state_dir.join("trash");
-        for (path, mode) in [(&dir, 0o711), (&trash, 0o700)] {
-            fs::create_dir_all(path)?;
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    pub fn open(state: &StateDir, uid_range: Option<RangeInclusive<u32>>) -> Result<Self> {
+        let mut owners = Owners::new();
+        for (id, path) in entries(&state.workspaces)? {
+            let metadata = fs::symlink_metadata(&path)
+                .context(|| format!("failed to look at `{}`", path.display()))?;
+            owners.insert(id, metadata.uid());
         }
-        // What a service that was killed had begun to remove.
-        for entry in fs::read_dir(&trash)? {
-            remove_tree(&entry?.path())?;
+        Ok(Self {
+            state: state.clone(),
+            uid_range,
+            owners: Mutex::new(owners),
+        })
+    }
+
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The workspace of `id`, made if there is none.
+    pub fn take(&self, id: &SandboxId) -> Result<Workspace> {
+        let path = self.state.workspaces.join(id.as_str());
+        let mut owners = self.owners();
+        match fs::symlink_metadata(&path) {
+            Ok(found) if !found.is_dir() => {
+                return Err(Failure::new(format!(
+                    "`{}` is no directory",
+                    path.display()
+                )));
+            }
+            Ok(found) => self.check_owner(&owners, id, found.uid())?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let uid = self.make(&owners, &path)?;
+                owners.insert(id.clone(), uid);
+            }
+            Err(error) => {
+                return Err(Failure::because(
+                    format!("failed to look at `{}`", path.display()),
+                    error,
+                ));
+            }
         }
-        let root = rustix::process::geteuid().is_root();
-        let users = root.then(|| Mutex::new(Users {
-            range,
-            taken: BTreeMap::new(),
-        }));
-        let workspaces = Self {
-            dir,
-            trash,
-            users,
-            trashed: AtomicU64::new(0),
+        let user = match self.uid_range {
+            None => None,
+            Some(_) => owners.get(id).copied(),
         };
-        if let Some(users) = &workspaces.users {
-            let mut users = users.lock().unwrap_or_else(PoisonError::into_inner);
-            for id in workspaces.list()? {
-                let uid = fs::symlink_metadata(workspaces.dir.join(id.as_str()))?.uid();
-                if users.range.contains(&uid) {
-                    users.taken.insert(id, uid);
+        Ok(Workspace { path, user })
+    }
+
+    fn check_owner(&self, owners: &Owners, id: &SandboxId, uid: u32) -> Result<()> {
+        let ok = match &self.uid_range {
+            None => uid == rustix::process::geteuid().as_raw(),
+            // Never run as a user that an account may have: root least of all.
+            Some(range) => {
+                range.contains(&uid)
+                    && owners.get(id) == Some(&uid)
+                    && owners.values().filter(|other| **other == uid).count() == 1
+            }
+        };
+        if ok {
+            Ok(())
+        } else {
+            Err(Failure::new(format!(
+                "the workspace of `{id}` belongs to the host's user {uid}, \
+                 which is outside uid_range or another sandbox's"
+            )))
+        }
+    }
+
+    /// Makes an empty workspace and gives its owner.
+    fn make(&self, owners: &Owners, path: &Path) -> Result<u32> {
+        let user = match &self.uid_range {
+            None => None,
+            Some(range) => Some(
+                lowest_free(range.clone(), owners)
+                    .ok_or_else(|| Failure::new("uid_range has no free user left"))?,
+            ),
+        };
+        let fresh = self.trash_name("new")?;
+        fs::DirBuilder::new()
+            .mode(0o700)
+            .create(&fresh)
+            .context(|| format!("failed to make `{}`", fresh.display()))?;
+        if user.is_some() {
+            chown(&fresh, user, user)
+                .context(|| format!("failed to give `{}` away", fresh.display()))?;
+        }
+        // Only now does it get its name: a workspace that exists has its owner.
+        fs::rename(&fresh, path).context(|| format!("failed to make `{}`", path.display()))?;
+        Ok(user.unwrap_or_else(|| rustix::process::geteuid().as_raw()))
+    }
+
+    /// Removes the workspace of `id`; its name and user are free at once.
+    pub fn remove(&self, id: &SandboxId) -> Result<()> {
+        let path = self.state.workspaces.join(id.as_str());
+        let trashed = self.trash_name(id.as_str())?;
+        {
+            let mut owners = self.owners();
+            match fs::rename(&path, &trashed) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => {
+                    return Err(Failure::because(
+                        format!("failed to remove `{}`", path.display()),
+                        error,
+                    ));
                 }
             }
+            owners.remove(id);
         }
-        Ok(workspaces)
+        remove_tree(&trashed).context(|| format!("failed to remove `{}`", trashed.display()))
     }
 
-    pub fn list(&self) -> io::Result<Vec<SandboxId>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(&self.dir)? {
-            let name = entry?.file_name();
-            found.extend(name.to_str().and_then(|name| name.parse().ok()));
-        }
-        Ok(found)
+    pub fn list(&self) -> Vec<SandboxId> {
+        self.owners().keys().cloned().collect()
     }
 
-    /// Opens the sandbox's workspace, or makes it.
-    pub fn claim(&self, id: &SandboxId) -> io::Result<Workspace> {
-        let uid = match &self.users {
-            None => None,
-            Some(users) => {
-                let mut users = users.lock().unwrap_or_else(PoisonError::into_inner);
-                Some(users.claim(id)?)
-            }
-        };
-        let path = self.dir.join(id.as_str());
-        match fs::DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        if let Some(uid) = uid {
-            std::os::unix::fs::lchown(&path, Some(uid), Some(uid))?;
-        }
-        Ok(Workspace { path, uid })
-    }
-
-    /// Removes a workspace; none is fine. The id is free at once, and its user
-    /// when nothing is left that belongs to it.
-    pub fn remove(&self, id: &SandboxId) -> io::Result<()> {
-        let path = self.dir.join(id.as_str());
-        let number = self.trashed.fetch_add(1, Ordering::Relaxed);
-        let trash = self.trash.join(format!("{}-{number}", id.as_str()));
-        match fs::rename(&path, &trash) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(error),
-        }
-        remove_tree(&trash)?;
-        if let Some(users) = &self.users {
-            let mut users = users.lock().unwrap_or_else(PoisonError::into_inner);
-            // Unless a new sandbox of the same name has claimed it meanwhile.
-            if !path.exists() {
-                users.taken.remove(id);
-            }
-        }
-        Ok(())
+    /// A name in the trash that was never used, not by an earlier service either.
+    fn trash_name(&self, prefix: &str) -> Result<PathBuf> {
+        let random = "/proc/sys/kernel/random/uuid";
+        let uuid = fs::read_to_string(random).context(|| format!("failed to read `{random}`"))?;
+        Ok(self.state.trash.join(format!("{prefix}.{}", uuid.trim())))
     }
 }
 
-impl Users {
-    fn claim(&mut self, id: &SandboxId) -> io::Result<u32> {
-        if let Some(uid) = self.taken.get(id) {
-            return Ok(*uid);
-        }
-        let taken: std::collections::BTreeSet<u32> = self.taken.values().copied().collect();
-        let uid = self
-            .range
-            .clone()
-            .find(|uid| !taken.contains(uid))
-            .ok_or_else(|| io::Error::other("every user of uid_range has a sandbox"))?;
-        self.taken.insert(id.clone(), uid);
-        Ok(uid)
-    }
+/// What an earlier service did not come to remove.
+pub(crate) fn trash_left(state: &StateDir) -> Result<Vec<PathBuf>> {
+    let trash = &state.trash;
+    let found = fs::read_dir(trash).context(|| format!("failed to read `{}`", trash.display()))?;
+    Ok(found.flatten().map(|entry| entry.path()).collect())
 }
 
-/// Removes a folder that user code had in its hands. Links are removed, never
-/// followed: the standard library walks by descriptors (CVE-2022-21658).
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            // An ordinary user cannot empty a folder that has taken its own rights.
-            open_folders(path)?;
-            fs::remove_dir_all(path)
+fn entries(dir: &Path) -> Result<Vec<(SandboxId, PathBuf)>> {
+    let found = fs::read_dir(dir).context(|| format!("failed to read `{}`", dir.display()))?;
+    let mut entries = Vec::new();
+    for entry in found {
+        let entry = entry.context(|| format!("failed to read `{}`", dir.display()))?;
+        let name = entry.file_name();
+        if let Some(id) = name.to_str().and_then(|name| name.parse().ok()) {
+            entries.push((id, entry.path()));
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
     }
+    Ok(entries)
 }
 
-/// Nothing runs in the sandbox any more, so nobody swaps a folder for a link.
-fn open_folders(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            open_folders(&entry.path())?;
-        }
-    }
-    Ok(())
+fn lowest_free(mut range: RangeInclusive<u32>, owners: &Owners) -> Option<u32> {
+    let taken: BTreeSet<u32> = owners.values().copied().collect();
+    range.find(|uid| !taken.contains(uid))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use sandbox_core::SessionKey;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-    fn id(name: &str) -> SandboxId {
-        SessionKey::new("t".parse().unwrap(), name.parse().unwrap()).sandbox_id()
+    use super::*;
+
+    const RANGE: RangeInclusive<u32> = 1_900_000_000..=1_900_000_002;
+
+    fn id(n: u32) -> SandboxId {
+        format!("{n:032x}").parse().unwrap()
+    }
+
+    fn is_root() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    fn range() -> Option<RangeInclusive<u32>> {
+        is_root().then_some(RANGE)
+    }
+
+    fn user(n: u32) -> Option<u32> {
+        is_root().then_some(RANGE.start() + n)
+    }
+
+    fn state() -> (tempfile::TempDir, StateDir) {
+        let top = tempfile::tempdir().unwrap();
+        let state = StateDir::open(&top.path().join("state")).unwrap();
+        (top, state)
     }
 
     #[test]
-    fn no_two_workspaces_share_a_user_even_after_a_restart() {
-        if !rustix::process::geteuid().is_root() {
+    fn each_workspace_has_a_user_of_its_own_and_keeps_it_over_a_restart() {
+        let (_top, state) = state();
+        let workspaces = Workspaces::open(&state, range()).unwrap();
+        let first = workspaces.take(&id(1)).unwrap();
+        let second = workspaces.take(&id(2)).unwrap();
+        assert_eq!((first.user, second.user), (user(0), user(1)));
+        let metadata = fs::metadata(&first.path).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o7777, 0o700);
+        if let Some(uid) = user(0) {
+            assert_eq!((metadata.uid(), metadata.gid()), (uid, uid));
+        }
+        fs::write(first.path.join("kept"), "x").unwrap();
+
+        let restarted = Workspaces::open(&state, range()).unwrap();
+        assert_eq!(restarted.take(&id(2)).unwrap(), second);
+        assert_eq!(restarted.take(&id(1)).unwrap(), first);
+        assert_eq!(restarted.take(&id(3)).unwrap().user, user(2));
+        assert!(first.path.join("kept").exists());
+        assert_eq!(restarted.list(), [id(1), id(2), id(3)]);
+    }
+
+    #[test]
+    fn a_removed_workspace_frees_its_user() {
+        let (_top, state) = state();
+        let workspaces = Workspaces::open(&state, range()).unwrap();
+        for n in 1..=3 {
+            workspaces.take(&id(n)).unwrap();
+        }
+        if is_root() {
+            assert!(workspaces.take(&id(4)).is_err(), "the range is used up");
+        }
+        workspaces.remove(&id(2)).unwrap();
+        workspaces.remove(&id(2)).unwrap();
+        assert_eq!(workspaces.take(&id(4)).unwrap().user, user(1));
+        assert_eq!(trash_left(&state).unwrap(), [PathBuf::new(); 0]);
+    }
+
+    #[test]
+    fn a_workspace_of_a_user_outside_the_range_or_of_two_is_refused() {
+        if !is_root() {
             return;
         }
-        let state = tempfile::tempdir().unwrap();
-        let open = || Workspaces::open(state.path(), 1_900_000_000..=1_900_000_002).unwrap();
-        let first = open();
-        let uid = |workspaces: &Workspaces, name| workspaces.claim(&id(name)).unwrap().uid;
-        let (a, b) = (uid(&first, "a"), uid(&first, "b"));
-        assert_ne!(a, b);
-        assert_eq!(uid(&first, "a"), a);
-        let second = open();
-        let c = uid(&second, "c");
-        assert!(c != a && c != b, "{c:?}");
-        assert!(second.claim(&id("d")).is_err());
-        second.remove(&id("a")).unwrap();
-        assert_eq!(uid(&second, "d"), a);
+        let (_top, state) = state();
+        let workspaces = Workspaces::open(&state, range()).unwrap();
+        let path = workspaces.take(&id(1)).unwrap().path;
+        chown(&path, Some(0), Some(0)).unwrap();
+        assert!(workspaces.take(&id(1)).is_err());
+        let twin = workspaces.take(&id(2)).unwrap();
+        chown(&path, twin.user, None).unwrap();
+        let restarted = Workspaces::open(&state, range()).unwrap();
+        assert!(restarted.take(&id(1)).is_err());
+        assert!(restarted.take(&id(2)).is_err());
     }
 
     #[test]
-    fn removal_takes_links_and_closed_folders_and_nothing_else() {
-        let state = tempfile::tempdir().unwrap();
-        let outside = tempfile::tempdir().unwrap();
-        fs::write(outside.path().join("kept"), "x").unwrap();
-        let workspaces = Workspaces::open(state.path(), 1_900_000_000..=1_900_000_009).unwrap();
-        let path = workspaces.claim(&id("a")).unwrap().path;
-        std::os::unix::fs::symlink(outside.path(), path.join("link")).unwrap();
-        fs::create_dir_all(path.join("closed/below")).unwrap();
-        fs::set_permissions(path.join("closed"), fs::Permissions::from_mode(0)).unwrap();
-        workspaces.remove(&id("a")).unwrap();
-        assert!(!path.exists() && outside.path().join("kept").exists());
-        workspaces.remove(&id("a")).unwrap();
-        assert_eq!(workspaces.list().unwrap(), []);
+    fn a_link_is_no_workspace() {
+        let (top, state) = state();
+        let workspaces = Workspaces::open(&state, range()).unwrap();
+        symlink(top.path(), state.workspaces.join(id(1).as_str())).unwrap();
+        assert!(workspaces.take(&id(1)).is_err());
     }
 }

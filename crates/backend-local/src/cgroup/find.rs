@@ -61,7 +61,11 @@ impl Hierarchies {
             };
             if is_v2 {
                 found.v2.get_or_insert(hierarchy);
-            } else if !found.v1.iter().any(|known| known.controllers == hierarchy.controllers) {
+            } else if !found
+                .v1
+                .iter()
+                .any(|known| known.controllers == hierarchy.controllers)
+            {
                 found.v1.push(hierarchy);
             }
         }

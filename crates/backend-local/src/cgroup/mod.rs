@@ -20,7 +20,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use sandbox_core::{Enforcement, SandboxId};
+use sandbox_core::{Enforcement, Limits, SandboxId};
 
 pub(crate) use group::Group;
 
@@ -122,10 +122,15 @@ impl Cgroups {
 
     pub fn enforcement(&self) -> Enforcement {
         let by = |place: &Option<Place>, else_by| {
-            place.as_ref().map_or(else_by, |place| place.version.as_str())
+            place
+                .as_ref()
+                .map_or(else_by, |place| place.version.as_str())
         };
         Enforcement::from([
-            ("memory", by(&self.controllers.memory, "rlimit (per process)")),
+            (
+                "memory",
+                by(&self.controllers.memory, "rlimit (per process)"),
+            ),
             ("cpus", by(&self.controllers.cpu, "none")),
             ("pids", by(&self.controllers.pids, "rlimit (per user)")),
             ("disk", "rlimit (per file)"),
@@ -213,6 +218,12 @@ fn subdirs(dir: &Path) -> Vec<PathBuf> {
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
         .collect()
+}
+
+/// CPU time in each period.
+fn quota(limits: &Limits, period_us: u64) -> u64 {
+    // The kernel takes no less than a millisecond.
+    ((limits.cpus * period_us as f64) as u64).max(1000)
 }
 
 fn write(path: &Path, value: impl ToString) -> io::Result<()> {
