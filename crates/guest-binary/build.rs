@@ -25,7 +25,14 @@ fn main() {
         .join("guest");
     let mut build = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"));
     build
-        .args(["build", "--locked", "--profile", "guest", "--package", "sandbox-guest"])
+        .args([
+            "build",
+            "--locked",
+            "--profile",
+            "guest",
+            "--package",
+            "sandbox-guest",
+        ])
         .args(["--bin", "sandbox-guest", "--target", &target])
         .arg("--manifest-path")
         .arg(crates.join("guest/Cargo.toml"))

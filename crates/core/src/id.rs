@@ -156,7 +156,9 @@ mod tests {
     #[test]
     fn ids_refuse_what_could_be_a_path_or_an_option() {
         let long = "a".repeat(129);
-        for bad in ["", ".", "..", "-x", ".x", "a/b", "a b", "a\n", "ä", "a\0", &long] {
+        for bad in [
+            "", ".", "..", "-x", ".x", "a/b", "a b", "a\n", "ä", "a\0", &long,
+        ] {
             assert!(bad.parse::<TenantId>().is_err(), "{bad:?}");
         }
         for good in ["a", "A.b_c-9", &"a".repeat(128)] {

@@ -138,10 +138,7 @@ mod tests {
         assert!(!captured.truncated());
         captured.push(b"tail", 7);
         assert!(captured.truncated());
-        assert_eq!(
-            captured.to_text(),
-            "head\n[... 7 bytes omitted ...]\ntail"
-        );
+        assert_eq!(captured.to_text(), "head\n[... 7 bytes omitted ...]\ntail");
     }
 
     #[test]

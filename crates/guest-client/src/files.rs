@@ -1,14 +1,17 @@
 //! Files and search: each call is passed on, its errors made ours.
 
 use bytes::Bytes;
-use connectrpc::{ConnectError, client::{ServerStream, CallOptions}};
-use std::time::Duration;
+use connectrpc::{
+    ConnectError,
+    client::{CallOptions, ServerStream},
+};
 use futures::Stream;
 use hyper::body::Incoming;
 use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_wire::sandbox::v1::{
     self as wire, __buffa::oneof::read_bytes_response::Part, __buffa::view::ReadBytesResponseView,
 };
+use std::time::Duration;
 
 use crate::{GuestClient, error::from_guest};
 

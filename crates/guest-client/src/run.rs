@@ -21,7 +21,6 @@ const OVERTIME: Duration = Duration::from_secs(15);
 /// What happens during a run, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunEvent {
-    Started,
     Output {
         stream: Stream,
         data: Vec<u8>,
@@ -51,7 +50,7 @@ pub struct RunStream {
 }
 
 impl GuestClient {
-    /// Starts a run.
+    /// Starts a run; an error says why the program could not be started.
     pub async fn run(&self, request: RunRequest) -> Result<RunStream> {
         let output_limit = request.output_limit;
         let options = CallOptions::default().with_timeout(request.timeout + GRACE + OVERTIME);
@@ -71,11 +70,16 @@ impl GuestClient {
             output_limit_bytes: output_limit,
             ..Default::default()
         };
-        let events = self
+        let mut events = self
             .code
             .run_with_options(message, options)
             .await
             .map_err(from_guest)?;
+        let first = events.message().await.map_err(from_guest)?;
+        match first.and_then(|message| message.to_owned_message().event) {
+            Some(Event::Started(_)) => {}
+            _ => return Err(broken("a run that did not start")),
+        }
         Ok(RunStream {
             events,
             output_limit,
@@ -91,7 +95,6 @@ impl RunStream {
         };
         let event = message.to_owned_message().event;
         Ok(Some(match event {
-            Some(Event::Started(_)) => RunEvent::Started,
             Some(Event::Output(output)) => RunEvent::Output {
                 stream: if output.stream == wire::Stream::STREAM_STDERR {
                     Stream::Stderr
@@ -102,7 +105,7 @@ impl RunStream {
                 omitted_before: output.omitted_before,
             },
             Some(Event::Ended(ended)) => RunEvent::Ended(run_end(&ended)?),
-            None => return Err(broken("an event of no kind")),
+            _ => return Err(broken("an event that is out of place")),
         }))
     }
 
@@ -112,7 +115,6 @@ impl RunStream {
         let mut stderr = Captured::default();
         while let Some(event) = self.next().await? {
             match event {
-                RunEvent::Started => {}
                 RunEvent::Output {
                     stream,
                     data,

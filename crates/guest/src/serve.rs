@@ -40,6 +40,8 @@ const FILE_THREADS: usize = 4;
 pub(crate) fn serve(workspace: PathBuf, limits: UserLimits) -> io::Result<()> {
     // User programs may run as the same user: nothing of ours is theirs to read.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // Whatever the guest was started with is not for programs.
+    close_fds::set_fds_cloexec(3, &[]);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(FILE_THREADS)

@@ -17,7 +17,9 @@ fn text(event: &Value, stream: &str) -> String {
 
 async fn started(frames: &mut Frames) -> u64 {
     let (_, first) = frames.next().await;
-    first["event"]["start"]["pid"].as_u64().expect("start comes first")
+    first["event"]["start"]["pid"]
+        .as_u64()
+        .expect("start comes first")
 }
 
 #[tokio::test]
@@ -34,8 +36,16 @@ async fn a_process_is_followed_from_start_to_end() {
         .await;
     let events = frames.events().await;
     assert!(events[0]["start"]["pid"].is_u64(), "{events:?}");
-    let all = |stream: &str| events.iter().map(|event| text(event, stream)).collect::<String>();
-    assert_eq!((all("stdout").as_str(), all("stderr").as_str()), ("out\n/tmp\n", "err\n"));
+    let all = |stream: &str| {
+        events
+            .iter()
+            .map(|event| text(event, stream))
+            .collect::<String>()
+    };
+    assert_eq!(
+        (all("stdout").as_str(), all("stderr").as_str()),
+        ("out\n/tmp\n", "err\n")
+    );
     assert_eq!(
         events.last().unwrap()["end"],
         json!({"exitCode": 3, "exited": true, "status": "exit status 3", "error": "exit status 3"})
@@ -47,10 +57,17 @@ async fn a_good_end_has_neither_code_nor_error() {
     let guest = WireGuest::start().await;
     let frames = guest
         .wire
-        .stream("process.Process/Start", &[], json!({"process": bash("true")}))
+        .stream(
+            "process.Process/Start",
+            &[],
+            json!({"process": bash("true")}),
+        )
         .await;
     let end = frames.events().await.pop().unwrap();
-    assert_eq!(end["end"], json!({"exited": true, "status": "exit status 0"}));
+    assert_eq!(
+        end["end"],
+        json!({"exited": true, "status": "exit status 0"})
+    );
 }
 
 #[tokio::test]
@@ -66,22 +83,41 @@ async fn a_process_outlives_its_follower_and_can_be_joined_and_killed() {
         .await;
     let pid = started(&mut frames).await;
     drop(frames);
-    let listed = guest.wire.call("process.Process/List", json!({})).await.unwrap();
+    let listed = guest
+        .wire
+        .call("process.Process/List", json!({}))
+        .await
+        .unwrap();
     assert_eq!(
-        (&listed["processes"][0]["pid"], &listed["processes"][0]["tag"]),
+        (
+            &listed["processes"][0]["pid"],
+            &listed["processes"][0]["tag"]
+        ),
         (&json!(pid), &json!("t"))
     );
     let mut joined = guest
         .wire
-        .stream("process.Process/Connect", &[], json!({"process": {"tag": "t"}}))
+        .stream(
+            "process.Process/Connect",
+            &[],
+            json!({"process": {"tag": "t"}}),
+        )
         .await;
     assert_eq!(started(&mut joined).await, pid);
     let input = json!({"process": {"pid": pid}, "input": {"stdin": STANDARD.encode("a\n")}});
-    guest.wire.call("process.Process/SendInput", input).await.unwrap();
+    guest
+        .wire
+        .call("process.Process/SendInput", input)
+        .await
+        .unwrap();
     let (_, message) = joined.next().await;
     assert_eq!(text(&message["event"], "stdout"), "got a\n");
     let kill = json!({"process": {"pid": pid}, "signal": "SIGNAL_SIGKILL"});
-    guest.wire.call("process.Process/SendSignal", kill.clone()).await.unwrap();
+    guest
+        .wire
+        .call("process.Process/SendSignal", kill.clone())
+        .await
+        .unwrap();
     let (_, message) = joined.next().await;
     assert_eq!(
         message["event"]["end"],
@@ -90,10 +126,18 @@ async fn a_process_outlives_its_follower_and_can_be_joined_and_killed() {
     // The end is kept for who comes late; a signal then finds nothing.
     let late = guest
         .wire
-        .stream("process.Process/Connect", &[], json!({"process": {"pid": pid}}))
+        .stream(
+            "process.Process/Connect",
+            &[],
+            json!({"process": {"pid": pid}}),
+        )
         .await;
     assert_eq!(late.events().await.len(), 2);
-    let (status, error) = guest.wire.call("process.Process/SendSignal", kill).await.unwrap_err();
+    let (status, error) = guest
+        .wire
+        .call("process.Process/SendSignal", kill)
+        .await
+        .unwrap_err();
     assert_eq!((status, &error["code"]), (404, &json!("not_found")));
 }
 
@@ -102,7 +146,11 @@ async fn input_can_be_closed() {
     let guest = WireGuest::start().await;
     let mut frames = guest
         .wire
-        .stream("process.Process/Start", &[], json!({"process": bash("cat; echo end")}))
+        .stream(
+            "process.Process/Start",
+            &[],
+            json!({"process": bash("cat; echo end")}),
+        )
         .await;
     let pid = started(&mut frames).await;
     let body = [
@@ -115,13 +163,20 @@ async fn input_can_be_closed() {
         .send(
             "POST",
             "/process.Process/StreamInput",
-            &[("content-type", "application/connect+json"), ("connect-protocol-version", "1")],
+            &[
+                ("content-type", "application/connect+json"),
+                ("connect-protocol-version", "1"),
+            ],
             body,
         )
         .await;
     assert_eq!(response.status(), 200);
     let close = json!({"process": {"pid": pid}});
-    guest.wire.call("process.Process/CloseStdin", close).await.unwrap();
+    guest
+        .wire
+        .call("process.Process/CloseStdin", close)
+        .await
+        .unwrap();
     let events = frames.events().await;
     let out: String = events.iter().map(|event| text(event, "stdout")).collect();
     assert_eq!(out, "in end\n");
@@ -147,9 +202,17 @@ async fn a_terminal_is_one_and_can_be_resized() {
     }
     assert!(seen.contains("33 101"), "{seen}");
     let resize = json!({"process": {"pid": pid}, "pty": {"size": {"cols": 55, "rows": 22}}});
-    guest.wire.call("process.Process/Update", resize).await.unwrap();
+    guest
+        .wire
+        .call("process.Process/Update", resize)
+        .await
+        .unwrap();
     let input = json!({"process": {"pid": pid}, "input": {"pty": STANDARD.encode("\n")}});
-    guest.wire.call("process.Process/SendInput", input).await.unwrap();
+    guest
+        .wire
+        .call("process.Process/SendInput", input)
+        .await
+        .unwrap();
     let mut events = frames.events().await;
     assert_eq!(events.pop().unwrap()["end"]["exitCode"], 4);
     let rest: String = events.iter().map(|event| text(event, "pty")).collect();
@@ -197,14 +260,24 @@ async fn silence_is_broken_by_a_sign_of_life() {
 async fn what_cannot_be_is_an_error_of_the_contract() {
     let guest = WireGuest::start().await;
     let unknown = json!({"process": {"pid": 999_999}});
-    let (status, error) = guest.wire.call("process.Process/Update", unknown.clone()).await.unwrap_err();
+    let (status, error) = guest
+        .wire
+        .call("process.Process/Update", unknown.clone())
+        .await
+        .unwrap_err();
     assert_eq!((status, &error["code"]), (404, &json!("not_found")));
     for (request, code) in [
-        (json!({"process": {"cmd": "/bin/true", "cwd": "/no/such"}}), "invalid_argument"),
+        (
+            json!({"process": {"cmd": "/bin/true", "cwd": "/no/such"}}),
+            "invalid_argument",
+        ),
         (json!({"process": {"cmd": "/no/such"}}), "not_found"),
         (json!({}), "invalid_argument"),
     ] {
-        let mut frames = guest.wire.stream("process.Process/Start", &[], request).await;
+        let mut frames = guest
+            .wire
+            .stream("process.Process/Start", &[], request)
+            .await;
         let (last, end) = frames.next().await;
         assert!(last);
         assert_eq!(end["error"]["code"], code, "{end}");

@@ -34,10 +34,15 @@ async fn a_script_runs_beside_the_files_of_the_workspace() {
     let guest = TestGuest::start().await;
     fs::write(guest.workspace.path().join("neighbour.py"), "x = 42").unwrap();
     let outcome = guest
-        .run(python("import neighbour, sys; print(neighbour.x); sys.exit('bye')"))
+        .run(python(
+            "import neighbour, sys; print(neighbour.x); sys.exit('bye')",
+        ))
         .await;
     assert_eq!(outcome.stdout.to_text(), "42\n");
-    assert_eq!((outcome.stderr.to_text().as_str(), outcome.exit_code), ("bye\n", 1));
+    assert_eq!(
+        (outcome.stderr.to_text().as_str(), outcome.exit_code),
+        ("bye\n", 1)
+    );
     let left: Vec<_> = fs::read_dir(guest.workspace.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -87,7 +92,10 @@ if os.fork() == 0:
     };
     let outcome = guest.run(request).await;
     assert_eq!(outcome.termination, Termination::TimedOut);
-    assert_eq!((outcome.exit_code, outcome.stdout.to_text().as_str()), (124, "before\n"));
+    assert_eq!(
+        (outcome.exit_code, outcome.stdout.to_text().as_str()),
+        (124, "before\n")
+    );
     for file in ["a", "b", "c"] {
         let pid = fs::read_to_string(guest.workspace.path().join(file)).unwrap();
         assert!(!alive(&pid), "{file} survived");
@@ -99,7 +107,11 @@ async fn a_child_that_holds_the_pipe_does_not_hold_the_run() {
     let guest = TestGuest::start().await;
     let outcome = guest.bash("sleep 30 & echo $! > pid; echo done").await;
     assert_eq!(outcome.stdout.to_text(), "done\n");
-    assert!(outcome.duration < Duration::from_secs(10), "{:?}", outcome.duration);
+    assert!(
+        outcome.duration < Duration::from_secs(10),
+        "{:?}",
+        outcome.duration
+    );
     // It goes on in the background, and its output kills it not.
     let pid = fs::read_to_string(guest.workspace.path().join("pid")).unwrap();
     assert!(alive(&pid));
@@ -114,12 +126,13 @@ async fn a_child_that_holds_the_pipe_does_not_hold_the_run() {
 #[tokio::test]
 async fn a_caller_that_goes_away_kills_the_run() {
     let guest = TestGuest::start().await;
-    let mut run = guest
+    let run = guest
         .client
-        .run(bash("setsid sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; sleep 1000"))
+        .run(bash(
+            "setsid sleep 1000 & echo $! > pid.tmp; mv pid.tmp pid; sleep 1000",
+        ))
         .await
         .unwrap();
-    run.next().await.unwrap();
     let file = guest.workspace.path().join("pid");
     until("the program has started", || file.exists()).await;
     let pid = fs::read_to_string(&file).unwrap();
@@ -175,7 +188,10 @@ async fn what_cannot_start_says_why() {
     for (request, code) in [
         (argv(&["no-such-program"]), ErrorCode::NotInstalled),
         (argv(&["/etc/passwd"]), ErrorCode::PermissionDenied),
-        (argv(&["true", &"x".repeat(200_000)]), ErrorCode::InvalidRequest),
+        (
+            argv(&["true", &"x".repeat(200_000)]),
+            ErrorCode::InvalidRequest,
+        ),
         (argv(&["true", "a\0b"]), ErrorCode::InvalidRequest),
         (
             RunRequest {
@@ -223,7 +239,10 @@ async fn many_runs_at_once_keep_apart() {
     let runs = (0..40).map(|n| {
         let client = guest.client.clone();
         tokio::spawn(async move {
-            let run = client.run(bash(&format!("sleep 0.1; echo {n}"))).await.unwrap();
+            let run = client
+                .run(bash(&format!("sleep 0.1; echo {n}")))
+                .await
+                .unwrap();
             run.collect().await.unwrap().stdout.to_text()
         })
     });

@@ -5,7 +5,11 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "sandboxd", version, about = "Runs code that nobody should trust")]
+#[command(
+    name = "sandboxd",
+    version,
+    about = "Runs code that nobody should trust"
+)]
 pub struct Cli {
     #[command(flatten)]
     pub options: Options,

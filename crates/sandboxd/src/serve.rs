@@ -127,13 +127,20 @@ fn announce(url: &str) -> io::Result<()> {
 /// other's sessions for remains.
 fn own_state_dir(settings: &Settings) -> Result<File> {
     let dir = &settings.state_dir;
-    fs::create_dir_all(dir)
-        .map_err(|error| format!("failed to make the state directory `{}`: {error}", dir.display()))?;
+    fs::create_dir_all(dir).map_err(|error| {
+        format!(
+            "failed to make the state directory `{}`: {error}",
+            dir.display()
+        )
+    })?;
     // Sandboxes run as other users when the service is root: they may pass, not look.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o711))?;
     let lock = File::create(dir.join("lock"))?;
     lock.try_lock().map_err(|_| {
-        format!("the state directory `{}` is in use by another service", dir.display())
+        format!(
+            "the state directory `{}` is in use by another service",
+            dir.display()
+        )
     })?;
     Ok(lock)
 }

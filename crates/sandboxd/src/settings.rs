@@ -18,7 +18,10 @@ use crate::cli::Options;
 
 const ENV_PREFIX: &str = "SANDBOX_";
 /// Other names of a variable, and the key that each sets.
-const ENV_ALIASES: [(&str, &str); 2] = [("SANDBOX_TYPE", "backend"), ("DATABASE_URL", "database_url")];
+const ENV_ALIASES: [(&str, &str); 2] = [
+    ("SANDBOX_TYPE", "backend"),
+    ("DATABASE_URL", "database_url"),
+];
 const SECRETS: [&str; 1] = ["jwt_secret"];
 
 /// Every setting; `config/sandboxd.toml` says what each means.
@@ -172,9 +175,12 @@ pub struct Loaded {
 }
 
 pub fn load(options: &Options) -> Result<Loaded, SettingsError> {
-    load_from(options, env::vars_os().filter_map(|(name, value)| {
-        Some((name.into_string().ok()?, value.into_string().ok()?))
-    }))
+    load_from(
+        options,
+        env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        }),
+    )
 }
 
 fn load_from(
@@ -198,7 +204,10 @@ fn load_from(
         let origin = format!("environment ({name})");
         figment = figment.merge(one(&key, &text, origin, &defaults)?);
     }
-    let flags = [("listen", &options.listen), ("state_dir", &options.state_dir)];
+    let flags = [
+        ("listen", &options.listen),
+        ("state_dir", &options.state_dir),
+    ];
     for (key, text) in flags {
         if let Some(text) = text {
             figment = figment.merge(one(key, text, "command line".into(), &defaults)?);
@@ -255,12 +264,7 @@ fn from_file(path: &Path, defaults: &Dict) -> Result<Source, SettingsError> {
 
 /// One value given as text, read as the kind of value that its default is:
 /// a secret of digits stays text.
-fn one(
-    key: &str,
-    text: &str,
-    origin: String,
-    defaults: &Dict,
-) -> Result<Source, SettingsError> {
+fn one(key: &str, text: &str, origin: String, defaults: &Dict) -> Result<Source, SettingsError> {
     let bad = |problem: &str| SettingsError::Value {
         key: key.to_owned(),
         origin: origin.clone(),
@@ -273,9 +277,10 @@ fn one(
                 origin,
             });
         }
-        Some(Value::Num(_, Num::F32(_) | Num::F64(_))) => {
-            Value::from(text.parse::<f64>().map_err(|_| bad("a number is expected"))?)
-        }
+        Some(Value::Num(_, Num::F32(_) | Num::F64(_))) => Value::from(
+            text.parse::<f64>()
+                .map_err(|_| bad("a number is expected"))?,
+        ),
         Some(Value::Num(..)) => Value::from(
             text.parse::<u64>()
                 .map_err(|_| bad("a whole number from 0 is expected"))?,
@@ -349,7 +354,10 @@ impl Settings {
             return invalid("mem_limit", "a sandbox needs 16m or more");
         }
         if self.uid_range().is_none() {
-            return invalid("uid_range", "FIRST-LAST of unused user ids above 0 is expected");
+            return invalid(
+                "uid_range",
+                "FIRST-LAST of unused user ids above 0 is expected",
+            );
         }
         Ok(())
     }
@@ -452,7 +460,10 @@ mod tests {
         .unwrap();
         assert_eq!(loaded.settings.max_sessions, 7);
         assert_eq!(loaded.settings.mem_limit, ByteSize::mib(1024));
-        assert_eq!(loaded.settings.jwt_secret, "00123456789012345678901234567890");
+        assert_eq!(
+            loaded.settings.jwt_secret,
+            "00123456789012345678901234567890"
+        );
         let report = loaded.report();
         assert!(report.contains("max_sessions = 7  # environment (SANDBOX_MAX_SESSIONS)\n"));
         assert!(report.contains("pids_limit = 256  # default\n"), "{report}");
@@ -462,10 +473,22 @@ mod tests {
     #[test]
     fn a_bad_setting_stops_the_start_with_its_name() {
         for (name, value, expected) in [
-            ("SANDBOX_NO_SUCH", "1", "unknown setting `no_such` in environment (SANDBOX_NO_SUCH)"),
-            ("SANDBOX_MAX_SESSIONS", "many", "bad value for `max_sessions` in environment"),
+            (
+                "SANDBOX_NO_SUCH",
+                "1",
+                "unknown setting `no_such` in environment (SANDBOX_NO_SUCH)",
+            ),
+            (
+                "SANDBOX_MAX_SESSIONS",
+                "many",
+                "bad value for `max_sessions` in environment",
+            ),
             ("SANDBOX_MAX_SESSIONS", "0", "bad value for `max_sessions`"),
-            ("SANDBOX_MEM_LIMIT", "lots", "bad value for `mem_limit` in environment"),
+            (
+                "SANDBOX_MEM_LIMIT",
+                "lots",
+                "bad value for `mem_limit` in environment",
+            ),
             ("SANDBOX_JWT_SECRET", "short", "bad value for `jwt_secret`"),
             ("SANDBOX_LISTEN", "0.0.0.0:80", "bad value for `listen`"),
             ("SANDBOX_BACKEND", "docker", "bad value for `backend`"),

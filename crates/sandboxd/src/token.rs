@@ -15,7 +15,9 @@ pub fn print(settings: &Settings, wanted: &Token) -> Result<(), Box<dyn Error>> 
 
 fn mint(settings: &Settings, wanted: &Token) -> Result<String, Box<dyn Error>> {
     if settings.jwt_secret.is_empty() {
-        return Err("jwt_secret is not set (SANDBOX_JWT_SECRET), so the service takes no token".into());
+        return Err(
+            "jwt_secret is not set (SANDBOX_JWT_SECRET), so the service takes no token".into(),
+        );
     }
     for tenant in &wanted.tenant {
         tenant.parse::<TenantId>()?;

@@ -80,10 +80,10 @@ impl Followed {
     ) -> (Arc<Self>, Followers) {
         let (ended, end) = watch::channel(None);
         let (output, terminal) = match streams.output {
-            Output::Pipes(stdout, stderr) => (vec![
-                (Source::Stdout, stdout),
-                (Source::Stderr, stderr),
-            ], None),
+            Output::Pipes(stdout, stderr) => (
+                vec![(Source::Stdout, stdout), (Source::Stderr, stderr)],
+                None,
+            ),
             Output::Terminal(output, terminal) => {
                 (vec![(Source::Terminal, output)], Some(terminal))
             }
@@ -116,7 +116,10 @@ impl Followed {
         };
         // The channel is new and has room for two.
         let _ = events.try_send(event(start));
-        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followers = self
+            .followers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(end) = self.end.borrow().clone() {
             let _ = events.try_send(event(end));
         } else {
@@ -134,7 +137,8 @@ impl Followed {
                 ));
             }
         };
-        written.map_err(|_| ConnectError::failed_precondition("the process does not read its input"))
+        written
+            .map_err(|_| ConnectError::failed_precondition("the process does not read its input"))
     }
 
     pub async fn close_input(&self) -> Result<(), ConnectError> {
@@ -157,9 +161,10 @@ impl Followed {
     }
 
     pub fn resize(&self, cols: u32, rows: u32) -> Result<(), ConnectError> {
-        let terminal = self.terminal.as_ref().ok_or_else(|| {
-            ConnectError::failed_precondition("the process has no terminal")
-        })?;
+        let terminal = self
+            .terminal
+            .as_ref()
+            .ok_or_else(|| ConnectError::failed_precondition("the process has no terminal"))?;
         let size = |n: u32| u16::try_from(n).unwrap_or(u16::MAX);
         terminal
             .resize(size(cols), size(rows))
@@ -203,7 +208,10 @@ impl Followed {
         }
         let end = end_event(exit);
         let followers = {
-            let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut followers = self
+                .followers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             // Under the lock: a new follower sees the end or is told of it.
             let _ = ended.send(Some(end.clone()));
             std::mem::take(&mut *followers)
@@ -216,7 +224,10 @@ impl Followed {
     /// Waits for every follower: who reads slowly holds the process, not memory.
     async fn publish(&self, source: Source, data: &[u8]) {
         let followers: Vec<_> = {
-            let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut followers = self
+                .followers
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             followers.retain(|follower| !follower.is_closed());
             followers.clone()
         };

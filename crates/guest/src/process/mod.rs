@@ -24,7 +24,8 @@ use sandbox_wire::process::{
     ListResponse, PTY, Process, ProcessEvent, ProcessInfo, ProcessInput, ProcessSelector,
     SendInputRequest, SendInputResponse, SendSignalRequest, SendSignalResponse, Signal,
     StartRequest, StartResponse, StreamInputRequest, StreamInputResponse, UpdateRequest,
-    UpdateResponse, process_event::KeepAlive,
+    UpdateResponse,
+    process_event::KeepAlive,
 };
 use terminal::Terminal;
 
@@ -59,7 +60,10 @@ impl ProcessService {
         let selector = selector
             .and_then(|selector| selector.selector.as_ref())
             .ok_or_else(|| ConnectError::invalid_argument("no process is named"))?;
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self
+            .processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         processes
             .iter()
             .rev()
@@ -83,7 +87,10 @@ impl ProcessService {
     }
 
     fn keep(&self, process: Arc<Followed>) {
-        let mut processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut processes = self
+            .processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let mut ended = processes.iter().filter(|p| p.has_ended()).count();
         processes.retain(|process| {
             let drop = ended > ENDED_KEPT && process.has_ended();
@@ -126,8 +133,7 @@ impl ProcessService {
                 terminal: pty.is_some(),
             })
             .await?;
-        let (process, followers) =
-            Followed::new(running, config, request.tag, streams, timeout);
+        let (process, followers) = Followed::new(running, config, request.tag, streams, timeout);
         self.keep(process);
         Ok(followers)
     }
@@ -209,7 +215,10 @@ impl Process for ProcessService {
         _context: RequestContext,
         _request: ServiceRequest<'_, ListRequest>,
     ) -> ServiceResult<ListResponse> {
-        let processes = self.processes.lock().unwrap_or_else(PoisonError::into_inner);
+        let processes = self
+            .processes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let running = processes.iter().filter(|process| !process.has_ended());
         Response::ok(ListResponse {
             processes: running
@@ -245,7 +254,9 @@ impl Process for ProcessService {
         request: ServiceRequest<'_, StartRequest>,
     ) -> ServiceResult<ServiceStream<StartResponse>> {
         let request = request.to_owned_message();
-        let followers = self.start_process(request, context.time_remaining()).await?;
+        let followers = self
+            .start_process(request, context.time_remaining())
+            .await?;
         Ok(Response::stream(events(&context, followers, |event| {
             StartResponse {
                 event: event.into(),
@@ -261,7 +272,11 @@ impl Process for ProcessService {
     ) -> ServiceResult<UpdateResponse> {
         let request = request.to_owned_message();
         let process = self.find_running(request.process.as_option())?;
-        if let Some(size) = request.pty.into_option().and_then(|pty| pty.size.into_option()) {
+        if let Some(size) = request
+            .pty
+            .into_option()
+            .and_then(|pty| pty.size.into_option())
+        {
             process.resize(size.cols, size.rows)?;
         }
         Response::ok(UpdateResponse::default())

@@ -3,10 +3,7 @@
 use std::{collections::VecDeque, io};
 
 use sandbox_wire::sandbox::v1::{Output, RunResponse, Stream};
-use tokio::{
-    net::unix::pipe,
-    sync::watch,
-};
+use tokio::{net::unix::pipe, sync::watch};
 
 use super::EventSender;
 
@@ -155,8 +152,8 @@ impl Sink for Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tokio::sync::mpsc;
     use sandbox_wire::sandbox::v1::__buffa::oneof::run_response::Event;
+    use tokio::sync::mpsc;
 
     async fn kept(limit: u64, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, u64)>, u64) {
         let (events, mut sent) = mpsc::channel(100);
@@ -185,10 +182,7 @@ mod tests {
     #[tokio::test]
     async fn of_a_long_stream_head_and_tail_are_sent_and_the_rest_is_counted() {
         let (sent, total) = kept(6, &[b"abcd", b"efghij", b"klm"]).await;
-        assert_eq!(
-            sent,
-            [(b"abc".to_vec(), 0), (b"klm".to_vec(), 7)],
-        );
+        assert_eq!(sent, [(b"abc".to_vec(), 0), (b"klm".to_vec(), 7)],);
         assert_eq!(total, 13);
     }
 }

@@ -125,10 +125,9 @@ impl Starter {
                     exit,
                 })
             }
-            Some(Report::Failed { errno }) => Err(spawn_error(
-                &io::Error::from_raw_os_error(errno),
-                &program,
-            )),
+            Some(Report::Failed { errno }) => {
+                Err(spawn_error(&io::Error::from_raw_os_error(errno), &program))
+            }
             _ => Err(error(
                 ErrorCode::SandboxExhausted,
                 "the sandbox has no memory or process left to start a program",

@@ -51,8 +51,17 @@ mod tests {
     fn a_script_is_hidden_private_and_gone_after_the_run() {
         let dir = tempfile::tempdir().unwrap();
         let script = ScriptFile::create(dir.path(), "main.py", b"print(1)").unwrap();
-        let name = script.path().file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(name.starts_with(".main-") && name.ends_with(".py"), "{name}");
+        let name = script
+            .path()
+            .file_name()
+            .unwrap()
+            .to_str()
+            .unwrap()
+            .to_owned();
+        assert!(
+            name.starts_with(".main-") && name.ends_with(".py"),
+            "{name}"
+        );
         assert_eq!(fs::read(script.path()).unwrap(), b"print(1)");
         drop(script);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);

@@ -68,7 +68,13 @@ pub(crate) async fn run_to_end(
         tokio::spawn(feed(pipe, run.stdin, has_ended.clone()));
     }
     let follow = |stream, pipe| {
-        capture::follow(stream, pipe, run.output_limit, events.clone(), has_ended.clone())
+        capture::follow(
+            stream,
+            pipe,
+            run.output_limit,
+            events.clone(),
+            has_ended.clone(),
+        )
     };
     let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
@@ -81,7 +87,11 @@ pub(crate) async fn run_to_end(
         let stderr_bytes = stderr.await.unwrap_or(0);
         drop(run.script);
         let message = Ended {
-            exit_code: if exit.signal == 0 { exit.code } else { 128 + exit.signal },
+            exit_code: if exit.signal == 0 {
+                exit.code
+            } else {
+                128 + exit.signal
+            },
             signal: u32::try_from(exit.signal).unwrap_or(0),
             termination: cut_short
                 .unwrap_or(if exit.signal == 0 {

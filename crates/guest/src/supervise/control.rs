@@ -16,9 +16,13 @@ pub(crate) enum Order {
 /// From the supervisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
-    Started { pid: i32 },
+    Started {
+        pid: i32,
+    },
     /// The program could not be started.
-    Failed { errno: i32 },
+    Failed {
+        errno: i32,
+    },
     /// The program ended; what it left in the background goes on.
     Ended(Exit),
 }

@@ -33,7 +33,8 @@ use rustix::{
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     process::{
-        DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, kill_process, setrlimit,
+        DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
+        setrlimit,
     },
 };
 
@@ -177,39 +178,40 @@ fn report(control: &mut UnixStream, report: &Report) -> io::Result<()> {
     control.write_all(&line)
 }
 
-/// Reaps until the program has ended and, when the run is being ended, until
-/// nothing of it is left.
+/// Reaps until the program has ended or, when the run is being ended, until
+/// nothing of it is left; then reports how the program ended.
 fn wait_for(program: Pid, run: &Run, control: &mut UnixStream) -> io::Result<()> {
-    let mut ended = false;
+    let mut exit = None;
     loop {
         let (pid, status) = match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some(child)) => child,
             Ok(None) | Err(Errno::INTR) => continue,
-            Err(Errno::CHILD) => return Ok(()),
+            Err(Errno::CHILD) => break,
             Err(error) => return Err(error.into()),
         };
-        if pid == program && !ended {
-            ended = true;
+        if pid == program && exit.is_none() {
+            exit = Some(exit_of(status)?);
             // Before the report, for the guest lets go of us when it has it.
             let ending = run.ending.load(Ordering::SeqCst);
             run.over.store(!ending, Ordering::SeqCst);
-            let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(io::Error::from)?;
-            let cpu = usage.user_time() + usage.system_time();
-            let micros = cpu.tv_sec() * 1_000_000 + cpu.tv_usec();
-            report(
-                control,
-                &Report::Ended(Exit {
-                    code: status.exit_status().unwrap_or(-1),
-                    signal: status.terminating_signal().unwrap_or(0),
-                    cpu_us: u64::try_from(micros).unwrap_or(0),
-                    max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
-                }),
-            )?;
-        }
-        if run.over.load(Ordering::SeqCst) {
-            return Ok(());
+            if !ending {
+                break;
+            }
         }
     }
+    report(control, &Report::Ended(exit.unwrap_or_default()))
+}
+
+fn exit_of(status: WaitStatus) -> io::Result<Exit> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).map_err(io::Error::from)?;
+    let cpu = usage.user_time() + usage.system_time();
+    let micros = cpu.tv_sec() * 1_000_000 + cpu.tv_usec();
+    Ok(Exit {
+        code: status.exit_status().unwrap_or(-1),
+        signal: status.terminating_signal().unwrap_or(0),
+        cpu_us: u64::try_from(micros).unwrap_or(0),
+        max_rss_bytes: u64::try_from(usage.max_rss()).unwrap_or(0) * 1024,
+    })
 }
 
 fn obey(orders: UnixStream, program: Pid, run: &Run) {
@@ -248,9 +250,12 @@ fn obey(orders: UnixStream, program: Pid, run: &Run) {
     kill_all(me);
 }
 
+/// Kills until the reaping thread finds nothing left and ends this process: a
+/// look at /proc can miss who is being handed on from a parent that dies.
 fn kill_all(me: i32) {
     let until = Instant::now() + KILL_LIMIT;
-    while tree::signal_descendants(me, Signal::KILL) > 0 && Instant::now() < until {
+    while Instant::now() < until {
+        tree::signal_descendants(me, Signal::KILL);
         thread::sleep(LOOK_AGAIN);
     }
 }

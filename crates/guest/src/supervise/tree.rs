@@ -46,14 +46,12 @@ pub(crate) fn descendants(root: i32) -> Vec<i32> {
     found
 }
 
-/// Sends a signal to every process below `root`; tells how many there were.
-pub(crate) fn signal_descendants(root: i32, signal: Signal) -> usize {
-    let found = descendants(root);
-    for pid in found.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+/// Sends a signal to every process below `root`.
+pub(crate) fn signal_descendants(root: i32, signal: Signal) {
+    for pid in descendants(root).into_iter().filter_map(Pid::from_raw) {
         // It may have ended since.
         let _ = kill_process(pid, signal);
     }
-    found.len()
 }
 
 #[cfg(test)]

@@ -47,7 +47,12 @@ impl Wire {
             ("connect-protocol-version", "1"),
         ];
         let response = self
-            .send("POST", &format!("/{procedure}"), &headers, message.to_string())
+            .send(
+                "POST",
+                &format!("/{procedure}"),
+                &headers,
+                message.to_string(),
+            )
             .await;
         let status = response.status();
         let body = response.into_body().collect().await.unwrap().to_bytes();
@@ -114,7 +119,11 @@ impl Frames {
                     return (last, serde_json::from_slice(&payload).unwrap());
                 }
             }
-            let frame = self.body.frame().await.expect("the stream ends with a frame");
+            let frame = self
+                .body
+                .frame()
+                .await
+                .expect("the stream ends with a frame");
             if let Ok(data) = frame.unwrap().into_data() {
                 self.buffer.extend_from_slice(&data);
             }

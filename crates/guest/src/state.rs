@@ -1,0 +1,40 @@
+//! What all services know of their sandbox.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{PoisonError, RwLock},
+};
+
+pub(crate) struct Guest {
+    pub workspace: PathBuf,
+    env: RwLock<BTreeMap<String, String>>,
+}
+
+impl Guest {
+    /// The environment that the guest itself was given is that of every program.
+    pub fn new(workspace: PathBuf) -> Self {
+        let env = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            // Set by bubblewrap for the guest's own working directory.
+            .filter(|(name, _)| name != "PWD")
+            .collect();
+        Self {
+            workspace,
+            env: RwLock::new(env),
+        }
+    }
+
+    pub fn env(&self) -> BTreeMap<String, String> {
+        self.env
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Adds to the environment of every program.
+    pub fn add_env(&self, added: BTreeMap<String, String>) {
+        let mut env = self.env.write().unwrap_or_else(PoisonError::into_inner);
+        env.extend(added);
+    }
+}
