@@ -1,0 +1,12 @@
+//! Real sandboxes, looked at from the inside and from the outside.
+//!
+//! Needs bubblewrap and python3. `SANDBOX_GUEST` names the guest's program; without
+//! it the guest is built first.
+
+mod isolation;
+mod life;
+mod limits;
+mod outside;
+mod self_test;
+mod support;
+mod system_calls;
