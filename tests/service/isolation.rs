@@ -13,7 +13,9 @@ fn sleeping(service: &Service, mark: &str) -> u32 {
     until("the program runs", || {
         found = processes_with(mark)
             .into_iter()
-            .filter(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "sleep\n"))
+            .filter(|pid| {
+                fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "sleep\n")
+            })
             .collect();
         found.len() == 1
     });
@@ -22,8 +24,13 @@ fn sleeping(service: &Service, mark: &str) -> u32 {
 
 fn status(pid: u32, field: &str) -> String {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{field}:")));
-    line.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{field}:")));
+    line.unwrap()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[test]
@@ -43,7 +50,10 @@ fn a_program_has_no_power_and_nothing_of_the_services() {
     assert_eq!(fds, 3);
     let stat = |pid: u32| {
         let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let fields: Vec<String> = text[text.rfind(')').unwrap() + 2..].split(' ').map(str::to_owned).collect();
+        let fields: Vec<String> = text[text.rfind(')').unwrap() + 2..]
+            .split(' ')
+            .map(str::to_owned)
+            .collect();
         (fields[2].clone(), fields[3].clone())
     };
     let (group, session) = stat(pid);
@@ -60,14 +70,26 @@ fn as_root_each_session_is_an_unprivileged_user_of_its_own() {
     let service = Service::start();
     let first = sleeping(&service, &format!("3{}", std::process::id() + 1_000_000));
     let mark = format!("2{}", std::process::id() + 1_000_000);
-    service.post("/bash", json!({"session_id": "t", "command": format!("sleep {mark} & true")}));
+    service.post(
+        "/bash",
+        json!({"session_id": "t", "command": format!("sleep {mark} & true")}),
+    );
     let mut second = Vec::new();
     until("the second program runs", || {
         second = processes_with(&mark);
-        second.retain(|pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "sleep\n"));
+        second.retain(|pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c == "sleep\n")
+        });
         !second.is_empty()
     });
-    let uid = |pid| status(pid, "Uid").split(' ').next().unwrap().parse::<u32>().unwrap();
+    let uid = |pid| {
+        status(pid, "Uid")
+            .split(' ')
+            .next()
+            .unwrap()
+            .parse::<u32>()
+            .unwrap()
+    };
     assert!(uid(first) >= 1_900_000_000 && uid(second[0]) >= 1_900_000_000);
     assert_ne!(uid(first), uid(second[0]));
     assert_eq!(status(first, "Groups"), "");
@@ -77,20 +99,49 @@ fn as_root_each_session_is_an_unprivileged_user_of_its_own() {
 fn the_host_is_out_of_sight() {
     let service = Service::start();
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    assert_ne!(service.bash("hostname; cat /proc/sys/kernel/hostname").stdout(), host.repeat(2));
+    assert_ne!(
+        service
+            .bash("hostname; cat /proc/sys/kernel/hostname")
+            .stdout(),
+        host.repeat(2)
+    );
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    assert_ne!(service.bash("cat /proc/sys/kernel/random/boot_id").stdout(), boot);
+    assert_ne!(
+        service.bash("cat /proc/sys/kernel/random/boot_id").stdout(),
+        boot
+    );
     let seen = service.bash("ls /sys/class/dmi /root /home /work /var/lib /proc/1/fd /proc/1/environ /etc/shadow /etc/hostname 2>&1 | grep -v -e 'No such file' -e 'Permission denied'; id -u; ls -d /etc/resolv.conf 2>/dev/null; true");
     assert_eq!(seen.stdout(), "1000\n");
     let environment = service.bash("env -0 | cut -z -d= -f1 | sort -z | tr '\\0' ' '");
     for name in environment.stdout().split_whitespace() {
         assert!(
-            ["HOME", "LANG", "LOGNAME", "MPLBACKEND", "MPLCONFIGDIR", "PATH", "PWD", "SHLVL", "TMPDIR", "USER", "XDG_CACHE_HOME", "_", "OLDPWD", "SHELL"].contains(&name),
+            [
+                "HOME",
+                "LANG",
+                "LOGNAME",
+                "MPLBACKEND",
+                "MPLCONFIGDIR",
+                "PATH",
+                "PWD",
+                "SHLVL",
+                "TMPDIR",
+                "USER",
+                "XDG_CACHE_HOME",
+                "_",
+                "OLDPWD",
+                "SHELL"
+            ]
+            .contains(&name),
             "{name}"
         );
     }
     let state = service.state();
-    assert_eq!(service.bash(&format!("ls {} 2>&1 | grep -c 'No such'", state.display())).stdout(), "1\n");
+    assert_eq!(
+        service
+            .bash(&format!("ls {} 2>&1 | grep -c 'No such'", state.display()))
+            .stdout(),
+        "1\n"
+    );
 }
 
 #[test]
@@ -122,8 +173,16 @@ try: socket.getaddrinfo('localhost.example', 80); print('resolved')
 except OSError: pass
 print(socket.if_nameindex())"
     ));
-    assert!(!answer.stdout().contains("reached") && !answer.stdout().contains("resolved"), "{}", answer.stdout());
-    assert!(answer.stdout().ends_with("[(1, 'lo')]\n"), "{}", answer.stdout());
+    assert!(
+        !answer.stdout().contains("reached") && !answer.stdout().contains("resolved"),
+        "{}",
+        answer.stdout()
+    );
+    assert!(
+        answer.stdout().ends_with("[(1, 'lo')]\n"),
+        "{}",
+        answer.stdout()
+    );
 }
 
 #[test]
@@ -185,14 +244,24 @@ fn a_service_in_json_logs_keeps_secrets_and_code_out() {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(process.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(process.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     let client = crate::support::Client {
-        url: line.trim().strip_prefix("listening on ").unwrap().to_owned(),
+        url: line
+            .trim()
+            .strip_prefix("listening on ")
+            .unwrap()
+            .to_owned(),
         token: Some("tok3n-in-a-header".into()),
     };
     let answer = client.post("/bash", json!({"session_id": "s", "command": "echo c0de-in-a-body $E", "env": {"E": "v4lue-in-env"}}));
     assert_eq!(answer.stdout(), "c0de-in-a-body v4lue-in-env\n");
-    until("the request is logged", || fs::read_to_string(&log).unwrap().contains("/bash"));
+    until("the request is logged", || {
+        fs::read_to_string(&log).unwrap().contains("/bash")
+    });
     process.kill().unwrap();
     process.wait().unwrap();
     let text = fs::read_to_string(&log).unwrap();
@@ -201,5 +270,8 @@ fn a_service_in_json_logs_keeps_secrets_and_code_out() {
     }
     let with_request = text.lines().find(|line| line.contains("/bash")).unwrap();
     let entry: serde_json::Value = serde_json::from_str(with_request).unwrap();
-    assert!(entry.to_string().contains(answer.header("x-request-id")), "{entry}");
+    assert!(
+        entry.to_string().contains(answer.header("x-request-id")),
+        "{entry}"
+    );
 }

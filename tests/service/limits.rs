@@ -31,9 +31,8 @@ fn a_memory_bomb_is_killed_and_said_to_be() {
     let service = Service::start_with(&[("SANDBOX_MEM_LIMIT", "128m")]);
     service.bash("true");
     let answer = std::thread::scope(|scope| {
-        let bomb = scope.spawn(|| {
-            service.python("x = []\nwhile True: x.append(bytearray(10_000_000))")
-        });
+        let bomb =
+            scope.spawn(|| service.python("x = []\nwhile True: x.append(bytearray(10_000_000))"));
         let slowest = slowest_healthz(&service, || bomb.is_finished());
         assert!(slowest < Duration::from_secs(2), "{slowest:?}");
         bomb.join().unwrap()
@@ -44,17 +43,27 @@ fn a_memory_bomb_is_killed_and_said_to_be() {
         assert_eq!(answer.body["meta"]["oom_killed"], true);
         assert_eq!(answer.body["meta"]["termination"], "out_of_memory");
     } else {
-        assert!(answer.body["stderr"].as_str().unwrap().contains("MemoryError"));
+        assert!(
+            answer.body["stderr"]
+                .as_str()
+                .unwrap()
+                .contains("MemoryError")
+        );
     }
     let after = service.bash("echo alive");
-    assert_eq!((after.stdout(), &after.body["meta"]["session_created"]), ("alive\n", &json!(false)));
+    assert_eq!(
+        (after.stdout(), &after.body["meta"]["session_created"]),
+        ("alive\n", &json!(false))
+    );
 }
 
 #[test]
 fn tmpfs_is_sized_and_counts_as_memory() {
     let service = Service::start_with(&[("SANDBOX_TMP_LIMIT", "8m")]);
     for dir in ["/tmp", "/var/tmp", "/dev/shm"] {
-        let answer = service.bash(&format!("head -c 20000000 /dev/zero > {dir}/x; stat -c %s {dir}/x; rm {dir}/x"));
+        let answer = service.bash(&format!(
+            "head -c 20000000 /dev/zero > {dir}/x; stat -c %s {dir}/x; rm {dir}/x"
+        ));
         let size: u64 = answer.stdout().trim().parse().unwrap();
         assert!(size <= 8 << 20, "{dir}: {size}");
     }
@@ -81,7 +90,10 @@ fn a_fork_bomb_stays_in_its_sandbox() {
         let answer = service.bash("echo alive");
         answer.status == 200 && answer.body["stdout"] == "alive\n"
     });
-    let other = service.post("/bash", json!({"session_id": "other", "command": "echo ok"}));
+    let other = service.post(
+        "/bash",
+        json!({"session_id": "other", "command": "echo ok"}),
+    );
     assert_eq!(other.stdout(), "ok\n");
 }
 

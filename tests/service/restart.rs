@@ -19,11 +19,16 @@ fn after_kill_9_nothing_runs_and_nothing_is_lost() {
     let _ = run.join();
     until("no process is left", || processes_with(&mark).is_empty());
     let state = service.state();
-    until("no sandbox is left", || processes_with(state.to_str().unwrap()).is_empty());
+    until("no sandbox is left", || {
+        processes_with(state.to_str().unwrap()).is_empty()
+    });
     service.restart();
     assert_eq!(service.get("/sessions/default/s").body["state"], "stopped");
     let answer = service.bash("cat f");
-    assert_eq!((answer.stdout(), &answer.body["meta"]["session_created"]), ("kept\n", &json!(true)));
+    assert_eq!(
+        (answer.stdout(), &answer.body["meta"]["session_created"]),
+        ("kept\n", &json!(true))
+    );
     assert_eq!(service.delete("/sessions/default/s").status, 204);
     service.restart();
     assert_eq!(service.get("/sessions/default/s").status, 404);
@@ -36,7 +41,9 @@ fn sigterm_lets_a_run_finish_and_leaves_no_process() {
     let client = service.client();
     let body = json!({"session_id": "s", "command": "touch started; sleep 1; echo finished"});
     let run = std::thread::spawn(move || client.post("/bash", body));
-    until("the run has started", || service.bash("ls started").body["exit_code"] == 0);
+    until("the run has started", || {
+        service.bash("ls started").body["exit_code"] == 0
+    });
     service.terminate();
     assert_eq!(run.join().unwrap().stdout(), "finished\n");
     assert!(service.wait().success());

@@ -13,21 +13,38 @@ use crate::support::{Service, processes_with, until};
 #[test]
 fn python_runs_and_says_how() {
     let service = Service::start();
-    let answer = service.python("import sys; print(6 * 7); print('x', file=sys.stderr); sys.exit(3)");
+    let answer =
+        service.python("import sys; print(6 * 7); print('x', file=sys.stderr); sys.exit(3)");
     assert_eq!(answer.status, 200);
     let body = &answer.body;
     assert_eq!(
         (&body["stdout"], &body["stderr"], &body["exit_code"]),
         (&json!("42\n"), &json!("x\n"), &json!(3))
     );
-    assert_eq!((&body["truncated"], &body["timed_out"]), (&json!(false), &json!(false)));
+    assert_eq!(
+        (&body["truncated"], &body["timed_out"]),
+        (&json!(false), &json!(false))
+    );
     let meta = &body["meta"];
     assert_eq!(
-        (&meta["backend"], &meta["language"], &meta["session_created"], &meta["termination"]),
-        (&json!("local"), &json!("python"), &json!(true), &json!("exited"))
+        (
+            &meta["backend"],
+            &meta["language"],
+            &meta["session_created"],
+            &meta["termination"]
+        ),
+        (
+            &json!("local"),
+            &json!("python"),
+            &json!(true),
+            &json!("exited")
+        )
     );
     assert_eq!(meta["network"], "disabled");
-    assert_eq!((&meta["stdout_bytes"], &meta["stderr_bytes"]), (&json!(3), &json!(2)));
+    assert_eq!(
+        (&meta["stdout_bytes"], &meta["stderr_bytes"]),
+        (&json!(3), &json!(2))
+    );
     assert!(body["duration"].as_f64().unwrap() > 0.0);
     assert!(meta["usage"]["cpu_seconds"].as_f64().unwrap() > 0.0);
     assert!(meta["usage"]["peak_memory_bytes"].as_u64().unwrap() > 1_000_000);
@@ -82,7 +99,10 @@ fn without_a_session_a_run_leaves_nothing() {
     assert_eq!(answer.stdout(), "/workspace\n");
     until("the sandbox is gone", || {
         service.get("/sessions").body["sessions"] == json!([])
-            && std::fs::read_dir(service.state().join("workspaces")).unwrap().count() == 0
+            && std::fs::read_dir(service.state().join("workspaces"))
+                .unwrap()
+                .count()
+                == 0
     });
 }
 
@@ -125,7 +145,10 @@ time.sleep(1000)"
         )}),
     );
     assert_eq!(answer.stdout(), "before\n");
-    assert_eq!((&answer.body["timed_out"], &answer.body["exit_code"]), (&json!(true), &json!(124)));
+    assert_eq!(
+        (&answer.body["timed_out"], &answer.body["exit_code"]),
+        (&json!(true), &json!(124))
+    );
     assert_eq!(answer.body["meta"]["termination"], "timed_out");
     assert_eq!(processes_with(&mark), Vec::<u32>::new());
     assert_eq!(service.bash("echo alive").stdout(), "alive\n");
@@ -146,7 +169,8 @@ fn a_background_child_that_holds_stdout_does_not_hold_the_answer() {
 fn a_client_that_disconnects_kills_its_run() {
     let service = Service::start();
     let mark = format!("8{}", std::process::id() + 1_000_000);
-    let body = json!({"session_id": "s", "command": format!("setsid sleep {mark} & sleep {mark}")}).to_string();
+    let body = json!({"session_id": "s", "command": format!("setsid sleep {mark} & sleep {mark}")})
+        .to_string();
     let mut stream = TcpStream::connect(service.url.strip_prefix("http://").unwrap()).unwrap();
     write!(
         stream,
@@ -167,8 +191,16 @@ fn kill_everything_ends_the_run_and_not_the_sandbox() {
     let answer = service.bash("kill -9 -1; echo survived");
     assert_eq!(answer.status, 200);
     let again = service.bash("cat f");
-    assert_eq!((again.stdout(), &again.body["meta"]["session_created"]), ("kept\n", &json!(false)));
-    assert_eq!(service.python("import os; os.kill(1, 9); os.kill(1, 19); print('no')").stdout(), "no\n");
+    assert_eq!(
+        (again.stdout(), &again.body["meta"]["session_created"]),
+        ("kept\n", &json!(false))
+    );
+    assert_eq!(
+        service
+            .python("import os; os.kill(1, 9); os.kill(1, 19); print('no')")
+            .stdout(),
+        "no\n"
+    );
     assert_eq!(service.bash("cat f").stdout(), "kept\n");
     // Nobody outside shares a process group with the sandbox.
     service.python("import os; os.kill(0, 9)");
@@ -185,5 +217,9 @@ fn several_runs_of_one_session_go_on_at_once() {
             scope.spawn(|| assert_eq!(service.bash("sleep 1; echo x").stdout(), "x\n"));
         }
     });
-    assert!(began.elapsed() < Duration::from_millis(3500), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_millis(3500),
+        "{:?}",
+        began.elapsed()
+    );
 }

@@ -18,21 +18,40 @@ fn two_hundred_first_calls_make_one_sandbox() {
         }
     });
     assert_eq!(service.bash("wc -l < log").stdout().trim(), "200");
-    assert_eq!(service.metric("sandbox_session_created_total{backend=\"local\"}"), 1.0);
-    assert_eq!(service.get("/sessions").body["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        service.metric("sandbox_session_created_total{backend=\"local\"}"),
+        1.0
+    );
+    assert_eq!(
+        service.get("/sessions").body["sessions"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
 fn tenants_and_pairs_that_would_collide_are_apart() {
     let service = Service::start();
-    let pairs = [("a", "s"), ("b", "s"), ("a-b", "c"), ("a", "b-c"), ("a.b", "c"), ("a", "b.c")];
+    let pairs = [
+        ("a", "s"),
+        ("b", "s"),
+        ("a-b", "c"),
+        ("a", "b-c"),
+        ("a.b", "c"),
+        ("a", "b.c"),
+    ];
     for (tenant, session) in pairs {
         let who = format!("{tenant}/{session}");
         let answer = service.post("/bash", json!({"tenant_id": tenant, "session_id": session, "command": format!("cat me; echo {who} > me")}));
         assert_eq!(answer.stdout(), "", "{who} saw another");
     }
     for (tenant, session) in pairs {
-        let answer = service.post("/bash", json!({"tenant_id": tenant, "session_id": session, "command": "cat me"}));
+        let answer = service.post(
+            "/bash",
+            json!({"tenant_id": tenant, "session_id": session, "command": "cat me"}),
+        );
         assert_eq!(answer.stdout(), format!("{tenant}/{session}\n"));
     }
 }
@@ -42,7 +61,8 @@ fn a_delete_ends_the_run_and_removes_everything() {
     let service = Service::start();
     let mark = format!("9{}", std::process::id() + 1_000_000);
     let ended = std::thread::scope(|scope| {
-        let run = scope.spawn(|| service.bash(&format!("echo 1 > f; setsid sleep {mark} & sleep {mark}")));
+        let run = scope
+            .spawn(|| service.bash(&format!("echo 1 > f; setsid sleep {mark} & sleep {mark}")));
         until("the run has started", || processes_with(&mark).len() >= 3);
         assert_eq!(service.delete("/sessions/default/s").status, 204);
         run.join().unwrap()
@@ -52,19 +72,31 @@ fn a_delete_ends_the_run_and_removes_everything() {
     assert_eq!(service.delete("/sessions/default/s").status, 404);
     assert_eq!(service.get("/sessions/default/s").status, 404);
     let fresh = service.bash("ls -A");
-    assert_eq!((fresh.stdout(), &fresh.body["meta"]["session_created"]), ("", &json!(true)));
+    assert_eq!(
+        (fresh.stdout(), &fresh.body["meta"]["session_created"]),
+        ("", &json!(true))
+    );
 }
 
 #[test]
 fn the_ceiling_is_a_429_that_says_when_to_come_back() {
-    let service = Service::start_with(&[("SANDBOX_MAX_SESSIONS", "3"), ("SANDBOX_TENANT_MAX_SESSIONS", "2")]);
+    let service = Service::start_with(&[
+        ("SANDBOX_MAX_SESSIONS", "3"),
+        ("SANDBOX_TENANT_MAX_SESSIONS", "2"),
+    ]);
     let run = |tenant: &str, session: &str| {
-        service.post("/bash", json!({"tenant_id": tenant, "session_id": session, "command": "true"}))
+        service.post(
+            "/bash",
+            json!({"tenant_id": tenant, "session_id": session, "command": "true"}),
+        )
     };
     assert_eq!(run("a", "1").status, 200);
     assert_eq!(run("a", "2").status, 200);
     let tenant = run("a", "3");
-    assert_eq!((tenant.status, tenant.code()), (429, "session_limit_reached"));
+    assert_eq!(
+        (tenant.status, tenant.code()),
+        (429, "session_limit_reached")
+    );
     assert!(tenant.header("retry-after").parse::<u64>().unwrap() > 0);
     assert_eq!(run("b", "1").status, 200);
     assert_eq!(run("b", "2").status, 429);
@@ -77,9 +109,14 @@ fn the_ceiling_is_a_429_that_says_when_to_come_back() {
 fn an_idle_session_is_reaped_with_its_workspace() {
     let service = Service::start_with(&[("SANDBOX_IDLE_TIMEOUT", "1")]);
     service.bash("echo 1 > f");
-    until("the session is reaped", || service.get("/sessions/default/s").status == 404);
+    until("the session is reaped", || {
+        service.get("/sessions/default/s").status == 404
+    });
     until("its workspace is removed", || {
-        std::fs::read_dir(service.state().join("workspaces")).unwrap().count() == 0
+        std::fs::read_dir(service.state().join("workspaces"))
+            .unwrap()
+            .count()
+            == 0
     });
     assert_eq!(service.bash("ls").stdout(), "");
 }
@@ -92,12 +129,16 @@ fn a_sandbox_that_died_is_replaced_with_its_workspace() {
     let guests = processes_with(state.to_str().unwrap());
     for pid in guests {
         if pid != service.pid() {
-            let _ = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
+            let _ = std::process::Command::new("kill")
+                .args(["-9", &pid.to_string()])
+                .status();
         }
     }
     until("the session works again", || {
         let answer = service.bash("cat f");
-        answer.status == 200 && answer.body["stdout"] == "kept\n" && answer.body["meta"]["session_created"] == true
+        answer.status == 200
+            && answer.body["stdout"] == "kept\n"
+            && answer.body["meta"]["session_created"] == true
     });
 }
 
@@ -107,8 +148,18 @@ fn a_session_can_be_looked_at() {
     service.bash("true");
     let session = service.get("/sessions/default/s").body;
     assert_eq!(
-        (&session["tenant_id"], &session["session_id"], &session["backend"], &session["state"]),
-        (&json!("default"), &json!("s"), &json!("local"), &json!("running"))
+        (
+            &session["tenant_id"],
+            &session["session_id"],
+            &session["backend"],
+            &session["state"]
+        ),
+        (
+            &json!("default"),
+            &json!("s"),
+            &json!("local"),
+            &json!("running")
+        )
     );
     assert_eq!(session["limits"]["pids"], 256);
     std::thread::sleep(Duration::from_millis(1));

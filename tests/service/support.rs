@@ -160,7 +160,9 @@ impl Drop for Service {
 fn spawn(state: &TempDir, settings: &[(String, String)]) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandboxd"));
     command.arg("serve").env("SANDBOX_STATE_DIR", state.path());
-    command.env("SANDBOX_LISTEN", "127.0.0.1:0").env("SANDBOX_LOG", "warn");
+    command
+        .env("SANDBOX_LISTEN", "127.0.0.1:0")
+        .env("SANDBOX_LOG", "warn");
     for (key, value) in settings {
         command.env(key, value);
     }

@@ -63,6 +63,8 @@ pub(crate) async fn run_to_end(
         })
         .await?;
     let (events, received) = mpsc::channel(EVENTS_WAITING);
+    // First, before any output: the channel is new and has room.
+    let _ = events.try_send(Ok(started(running.pid)));
     let (ended, has_ended) = watch::channel(false);
     if let Some(pipe) = to_stdin {
         tokio::spawn(feed(pipe, run.stdin, has_ended.clone()));
@@ -79,7 +81,6 @@ pub(crate) async fn run_to_end(
     let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
     tokio::spawn(async move {
-        let _ = events.send(Ok(started(running.pid))).await;
         let (exit, cut_short) = until_end(running, &events, run.timeout, run.grace).await;
         let wall = began.elapsed();
         let _ = ended.send(true);
