@@ -1,0 +1,190 @@
+//! From a key to a sandbox that lives, made exactly once.
+
+use std::sync::Arc;
+
+use sandbox_core::{Error, ErrorCode, Result, SessionKey, Timestamp};
+
+use crate::{
+    DestroyReason, Lease,
+    create::Creation,
+    deadline,
+    lease::InUse,
+    observer::shutting_down,
+    outcome::{Outcome, promise},
+    sandbox::Sandbox,
+    session::{Session, State, Terms},
+    shared::Shared,
+    table::{Admission, Entry, Table},
+};
+
+/// What a call finds when it looks at the table.
+enum Found {
+    Running(InUse, Arc<Sandbox>),
+    Starting {
+        in_use: InUse,
+        sandbox: Outcome<Arc<Sandbox>>,
+        /// This call made it start.
+        created: bool,
+    },
+    /// What was there must be gone first.
+    Ending(Outcome<()>),
+    NoRoom,
+}
+
+impl Shared {
+    /// A living sandbox for the key; while the lease is held it is in use.
+    pub async fn acquire(self: &Arc<Self>, key: &SessionKey, ephemeral: bool) -> Result<Lease> {
+        tokio::time::timeout(deadline::LEASE, self.look_until_found(key, ephemeral))
+            .await
+            .map_err(|_| Error::new(ErrorCode::Timeout, "the session was not ready in time"))?
+    }
+
+    async fn look_until_found(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        ephemeral: bool,
+    ) -> Result<Lease> {
+        loop {
+            // Before the look, so that no word is missed between the two.
+            let room = self.room.notified();
+            match self.look(key, ephemeral)? {
+                Found::Running(in_use, sandbox) => return Ok(Lease::new(in_use, sandbox, false)),
+                Found::Starting {
+                    in_use,
+                    sandbox,
+                    created,
+                } => {
+                    let sandbox = tokio::select! {
+                        biased;
+                        sandbox = sandbox.wait() => sandbox?,
+                        error = in_use.session.until_ended() => return Err(error),
+                    };
+                    if let Some(error) = in_use.session.ended() {
+                        return Err(error);
+                    }
+                    return Ok(Lease::new(in_use, sandbox, created));
+                }
+                // An end that failed has left something that nobody may get.
+                Found::Ending(done) => done.wait().await?,
+                Found::NoRoom => room.await,
+            }
+        }
+    }
+
+    fn look(self: &Arc<Self>, key: &SessionKey, ephemeral: bool) -> Result<Found> {
+        let now = self.clock.now();
+        let mut table = self.table();
+        if table.closing {
+            return Err(shutting_down());
+        }
+        if let Some(entry) = table.entries.get_mut(key) {
+            if let State::Ending { done, .. } = &entry.state {
+                return Ok(Found::Ending(done.clone()));
+            }
+            if let Some(reason) = entry.expired(now) {
+                return Ok(match self.begin_end(&mut table, key, reason) {
+                    Some(done) => Found::Ending(done),
+                    None => Found::NoRoom,
+                });
+            }
+            let in_use = || InUse::new(Arc::clone(self), Arc::clone(&entry.session));
+            match &entry.state {
+                State::Running(sandbox) if sandbox.is_alive() => {
+                    return Ok(Found::Running(in_use(), Arc::clone(sandbox)));
+                }
+                State::Starting(sandbox) => {
+                    return Ok(Found::Starting {
+                        in_use: in_use(),
+                        sandbox: sandbox.clone(),
+                        created: false,
+                    });
+                }
+                // It has just died and its watch does not know yet.
+                State::Running(sandbox) => {
+                    let sandbox = Arc::clone(sandbox);
+                    sandbox.give_up(DestroyReason::Lost);
+                    entry.state = State::Stopped(Some(sandbox));
+                    self.observe_active(&table);
+                }
+                State::Stopped(_) | State::Ending { .. } => {}
+            }
+        }
+        self.begin_start(&mut table, key, ephemeral, now)
+    }
+
+    /// Starts to make a sandbox for a session that has none.
+    fn begin_start(
+        self: &Arc<Self>,
+        table: &mut Table,
+        key: &SessionKey,
+        ephemeral: bool,
+        now: Timestamp,
+    ) -> Result<Found> {
+        let spec = table
+            .entries
+            .get(key)
+            .map_or(&self.settings.spec, |entry| &entry.session.terms.spec);
+        let lacking = &spec.required() - &self.backend.capabilities();
+        if let Some(capability) = lacking.first() {
+            let lacking = format!("{capability:?}").to_lowercase();
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                format!("the backend `{}` has no {lacking}", self.backend_name()),
+            ));
+        }
+        match table.admit(&key.tenant, &self.settings, now) {
+            Admission::Admitted => {}
+            Admission::Refused(error) => return Err(error),
+            Admission::WhenOneIsGone => return Ok(Found::NoRoom),
+            Admission::AfterEndOf(other, reason) => {
+                self.begin_end(table, &other, reason);
+                return Ok(Found::NoRoom);
+            }
+        }
+        let (promise, sandbox) = promise();
+        let starting = State::Starting(sandbox.clone());
+        let (session, remains, fresh) = match table.entries.get_mut(key) {
+            Some(entry) => {
+                let remains = match std::mem::replace(&mut entry.state, starting) {
+                    State::Stopped(remains) => remains,
+                    _ => None,
+                };
+                (Arc::clone(&entry.session), remains, false)
+            }
+            None => {
+                let session = Arc::new(self.new_session(key, ephemeral, now));
+                let entry = Entry {
+                    session: Arc::clone(&session),
+                    state: starting,
+                };
+                table.entries.insert(key.clone(), entry);
+                (session, None, true)
+            }
+        };
+        let in_use = InUse::new(Arc::clone(self), Arc::clone(&session));
+        // Owned by us: a caller who goes away leaves nothing half made.
+        self.spawn(Arc::clone(self).create(Creation {
+            session,
+            remains,
+            fresh,
+            promise,
+        }));
+        Ok(Found::Starting {
+            in_use,
+            sandbox,
+            created: true,
+        })
+    }
+
+    fn new_session(&self, key: &SessionKey, ephemeral: bool, now: Timestamp) -> Session {
+        let terms = Terms {
+            key: key.clone(),
+            spec: self.settings.spec.clone(),
+            created_at: now,
+            idle_timeout: self.settings.idle_timeout,
+            expires_at: self.settings.ttl.map(|ttl| now.plus(ttl)),
+            ephemeral,
+        };
+        Session::new(terms, now, self.settings.runs_per_session)
+    }
+}

@@ -1,0 +1,198 @@
+//! Making a session's sandbox, in a task of its own.
+
+use std::{
+    sync::{Arc, PoisonError},
+    time::Instant,
+};
+
+use sandbox_core::{Error, Result};
+use sandbox_store::SessionRecord;
+use tracing::{info, warn};
+
+use crate::{
+    DestroyReason,
+    deadline::{self, chain, within},
+    outcome::{Failure, Promise},
+    sandbox::Sandbox,
+    session::{Session, State},
+    shared::Shared,
+};
+
+/// A sandbox that is wanted.
+pub(crate) struct Creation {
+    pub session: Arc<Session>,
+    /// The one before, if something of it may still run.
+    pub remains: Option<Arc<Sandbox>>,
+    /// The session is new, not only its sandbox.
+    pub fresh: bool,
+    pub promise: Promise<Arc<Sandbox>>,
+}
+
+/// Why there is no sandbox, and what is left of the attempt.
+struct Failed {
+    error: Error,
+    remains: Option<Arc<Sandbox>>,
+}
+
+impl Shared {
+    pub async fn create(self: Arc<Self>, creation: Creation) {
+        let Creation {
+            session,
+            remains,
+            fresh,
+            promise,
+        } = creation;
+        let began = Instant::now();
+        match self.make(&session, remains, fresh, began).await {
+            Ok(sandbox) => {
+                let mut table = self.table();
+                // Otherwise it is ending, and that task waits for the promise.
+                if let Some(entry) = table.entries.get_mut(session.key())
+                    && matches!(entry.state, State::Starting(_))
+                {
+                    entry.state = State::Running(Arc::clone(&sandbox));
+                    // The time that it took does not count as idle.
+                    session.touch(self.clock.now());
+                }
+                self.observe_active(&table);
+                drop(table);
+                self.spawn(Arc::clone(&self).watch(session, Arc::clone(&sandbox)));
+                promise.keep(Ok(sandbox));
+            }
+            Err(Failed { error, remains }) => {
+                warn!(
+                    session.tenant = %session.key().tenant, session.id = %session.key().session,
+                    backend = self.backend_name(),
+                    "failed to create a sandbox: {}", chain(&error)
+                );
+                let mut table = self.table();
+                // First, so that its callers learn this and not that it is ending.
+                promise.keep(Err(Failure::from(&error)));
+                if let Some(entry) = table.entries.get_mut(session.key())
+                    && matches!(entry.state, State::Starting(_))
+                {
+                    entry.state = State::Stopped(remains);
+                    if fresh {
+                        let reason = DestroyReason::Failed;
+                        self.begin_end(&mut table, session.key(), reason);
+                    }
+                }
+                drop(table);
+                self.room.notify_waiters();
+            }
+        }
+    }
+
+    async fn make(
+        &self,
+        session: &Session,
+        remains: Option<Arc<Sandbox>>,
+        fresh: bool,
+        began: Instant,
+    ) -> Result<Arc<Sandbox>, Failed> {
+        // Two sandboxes never share a workspace.
+        if let Some(before) = remains
+            && let Err(error) = self.stop(session, &before).await
+        {
+            let remains = Some(before);
+            return Err(Failed { error, remains });
+        }
+        let bare = |error| Failed {
+            error,
+            remains: None,
+        };
+        if fresh {
+            self.remove_orphan(session).await.map_err(bare)?;
+        }
+        let create = self
+            .backend
+            .create(&session.sandbox_id, &session.terms.spec);
+        let (place, registered) = tokio::join!(
+            within(deadline::CREATE, "the start of the sandbox", create),
+            self.register(session, fresh),
+        );
+        let sandbox = Arc::new(Sandbox::new(place.map_err(bare)?, self.clock.now()));
+        let took = began.elapsed();
+        self.observer.created(self.backend_name(), took);
+        info!(
+            session.tenant = %session.key().tenant, session.id = %session.key().session,
+            backend = self.backend_name(), took_ms = took.as_millis() as u64,
+            "created a sandbox"
+        );
+        if let Err(error) = registered {
+            // Unknown to the registry, its workspace would be lost at the next start.
+            sandbox.give_up(DestroyReason::Failed);
+            let remains = match self.stop(session, &sandbox).await {
+                Ok(()) => None,
+                Err(_) => Some(sandbox),
+            };
+            return Err(Failed { error, remains });
+        }
+        Ok(sandbox)
+    }
+
+    async fn register(&self, session: &Session, fresh: bool) -> Result<()> {
+        let terms = &session.terms;
+        if !fresh || terms.ephemeral {
+            return Ok(());
+        }
+        let record = SessionRecord {
+            key: terms.key.clone(),
+            backend: self.backend_name().to_owned(),
+            spec: terms.spec.clone(),
+            created_at: terms.created_at,
+            last_used_at: session.last_used(),
+            idle_timeout: terms.idle_timeout,
+            expires_at: terms.expires_at,
+        };
+        within(deadline::STORE, "the registry", self.store.put(&record)).await
+    }
+
+    /// A new session never finds what an older one of its name has left.
+    async fn remove_orphan(&self, session: &Session) -> Result<()> {
+        let id = &session.sandbox_id;
+        let is_orphan = |shared: &Self| {
+            let orphans = shared.orphans.lock();
+            orphans.unwrap_or_else(PoisonError::into_inner).contains(id)
+        };
+        if !is_orphan(self) {
+            return Ok(());
+        }
+        within(deadline::REMOVE, "the removal", self.backend.remove(id)).await?;
+        let orphans = self.orphans.lock();
+        orphans.unwrap_or_else(PoisonError::into_inner).remove(id);
+        Ok(())
+    }
+
+    /// Notices when a sandbox ends by itself, and sees to it that nothing is left.
+    async fn watch(self: Arc<Self>, session: Arc<Session>, sandbox: Arc<Sandbox>) {
+        sandbox.until_over().await;
+        self.mark_lost(&session, &sandbox);
+        if self.stop(&session, &sandbox).await.is_ok() {
+            let mut table = self.table();
+            if let Some(entry) = table.entries.get_mut(session.key())
+                && let State::Stopped(remains) = &mut entry.state
+                && remains.as_ref().is_some_and(|it| Arc::ptr_eq(it, &sandbox))
+            {
+                *remains = None;
+            }
+        }
+        self.evict_surplus();
+    }
+
+    /// A sandbox that cannot be used is stopped, and the next call gets another.
+    pub fn mark_lost(&self, session: &Session, sandbox: &Arc<Sandbox>) {
+        let mut table = self.table();
+        if let Some(entry) = table.entries.get_mut(session.key())
+            && let State::Running(running) = &entry.state
+            && Arc::ptr_eq(running, sandbox)
+        {
+            // This wakes its watch, which stops it.
+            sandbox.give_up(DestroyReason::Lost);
+            entry.state = State::Stopped(Some(Arc::clone(sandbox)));
+            self.observe_active(&table);
+        }
+        drop(table);
+        self.room.notify_waiters();
+    }
+}

@@ -1,0 +1,43 @@
+//! What can be seen of a session from outside.
+
+use sandbox_backend::Usage;
+use sandbox_core::{SandboxSpec, SessionKey, Timestamp};
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionState {
+    /// Its sandbox is being made.
+    Starting,
+    Running,
+    /// It has a workspace; the next call makes a sandbox.
+    Stopped,
+    /// All of it is being removed.
+    Ending,
+}
+
+impl SessionState {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Ending => "ending",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionInfo {
+    pub key: SessionKey,
+    pub state: SessionState,
+    pub backend: &'static str,
+    pub created: Timestamp,
+    pub last_used: Timestamp,
+    /// When it ends if nobody uses it; absent when it is ending.
+    pub expires: Option<Timestamp>,
+    pub spec: SandboxSpec,
+    pub active_runs: usize,
+    pub queued_runs: usize,
+    pub usage: Usage,
+}

@@ -1,0 +1,142 @@
+//! The door to all sessions.
+
+use std::{sync::Arc, time::Duration};
+
+use guest_client::GuestClient;
+use sandbox_backend::{Backend, Usage};
+use sandbox_core::{Clock, Result, SessionKey, Timestamp};
+use sandbox_store::SessionStore;
+
+use crate::{
+    DestroyReason, Lease, Observer, SessionInfo, SessionSettings, SessionState,
+    sandbox::Sandbox,
+    session::{Session, State},
+    shared::Shared,
+    table::Entry,
+};
+
+/// Every session of one backend.
+pub struct SessionManager {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl SessionManager {
+    /// Takes up the sessions that are kept, removes workspaces that belong to
+    /// none, and starts what is done in the background.
+    pub async fn start(
+        settings: SessionSettings,
+        backend: Arc<dyn Backend>,
+        store: Arc<dyn SessionStore>,
+        clock: Arc<dyn Clock>,
+        observer: Arc<dyn Observer>,
+    ) -> Result<Arc<Self>> {
+        let shared = Arc::new(Shared::new(settings, backend, store, clock, observer));
+        shared.restore().await?;
+        shared.start_background();
+        Ok(Arc::new(Self { shared }))
+    }
+
+    /// A living sandbox for the key, for calls and streams that are the caller's own.
+    pub async fn lease(&self, key: &SessionKey) -> Result<Lease> {
+        self.shared.acquire(key, false).await
+    }
+
+    /// One call to the guest of a session; it does not queue with runs.
+    pub async fn with_guest<T, F, Fut>(&self, key: &SessionKey, call: F) -> Result<T>
+    where
+        F: FnOnce(GuestClient) -> Fut,
+        Fut: Future<Output = Result<T>>,
+    {
+        let lease = self.lease(key).await?;
+        lease.call(call(lease.guest().clone())).await
+    }
+
+    pub fn list(&self) -> Vec<SessionInfo> {
+        let entries: Vec<_> = self.shared.table().entries.values().map(view).collect();
+        entries.into_iter().map(|view| self.info(view)).collect()
+    }
+
+    pub fn get(&self, key: &SessionKey) -> Option<SessionInfo> {
+        let view = self.shared.table().entries.get(key).map(view)?;
+        Some(self.info(view))
+    }
+
+    /// Ends what runs in a session and removes all of it; false if there was none,
+    /// or it was ending already. Either way it is gone afterwards.
+    pub async fn delete(&self, key: &SessionKey) -> Result<bool> {
+        let (done, ours) = {
+            let mut table = self.shared.table();
+            let Some(entry) = table.entries.get(key) else {
+                return Ok(false);
+            };
+            let ours = !matches!(entry.state, State::Ending { .. });
+            let reason = DestroyReason::Deleted;
+            match self.shared.begin_end(&mut table, key, reason) {
+                Some(done) => (done, ours),
+                None => return Ok(false),
+            }
+        };
+        done.wait().await?;
+        Ok(ours)
+    }
+
+    /// Ends every session whose time is up, and waits for their end.
+    pub async fn reap(&self) {
+        self.shared.reap().await;
+    }
+
+    /// Refuses new work, lets runs go on for `grace`, then ends every sandbox.
+    /// Workspaces stay, and their sessions go on at the next start.
+    pub async fn shutdown(&self, grace: Duration) {
+        self.shared.shutdown(grace).await;
+    }
+
+    /// Asks a sandbox what it uses; not under the lock.
+    fn info(&self, view: View) -> SessionInfo {
+        let now: Timestamp = self.shared.clock.now();
+        let session = view.session;
+        SessionInfo {
+            key: session.key().clone(),
+            state: view.state,
+            backend: self.shared.backend_name(),
+            created: session.terms.created_at,
+            last_used: session.last_used(),
+            expires: (view.state != SessionState::Ending).then(|| session.expires(now)),
+            spec: session.terms.spec.clone(),
+            active_runs: session.active_runs(),
+            queued_runs: session.queued.load(std::sync::atomic::Ordering::SeqCst),
+            usage: view
+                .sandbox
+                .map_or_else(Usage::default, |sandbox| sandbox.place.usage()),
+        }
+    }
+}
+
+/// The safety net for a manager that nobody has shut down.
+impl Drop for SessionManager {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+struct View {
+    session: Arc<Session>,
+    state: SessionState,
+    sandbox: Option<Arc<Sandbox>>,
+}
+
+fn view(entry: &Entry) -> View {
+    let (state, sandbox) = match &entry.state {
+        State::Starting(_) => (SessionState::Starting, None),
+        State::Running(sandbox) if sandbox.is_alive() => {
+            (SessionState::Running, Some(Arc::clone(sandbox)))
+        }
+        State::Running(_) | State::Stopped(_) => (SessionState::Stopped, None),
+        State::Ending { .. } => (SessionState::Ending, None),
+    };
+    View {
+        session: Arc::clone(&entry.session),
+        state,
+        sandbox,
+    }
+}

@@ -1,0 +1,192 @@
+//! Runs: their turn, their sandbox, and why they ended.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use guest_client::messages::WriteRequest;
+use sandbox_core::{
+    Enforcement, Error, ErrorCode, Result, RunOutcome, RunRequest, SandboxSpec, SessionId,
+    SessionKey, TenantId, Termination,
+};
+use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
+
+use crate::{DestroyReason, Lease, SessionManager, deadline, session::Session, shared::Shared};
+
+/// 128 + SIGKILL.
+const KILLED: i32 = 137;
+
+/// How a run ended, and where it ran.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    pub outcome: RunOutcome,
+    /// `None` when the sandbox was made for this run alone.
+    pub session: Option<SessionId>,
+    /// The sandbox was made for this run: the session is new, or its sandbox had died.
+    pub session_created: bool,
+    pub backend: &'static str,
+    pub spec: SandboxSpec,
+    pub enforcement: Enforcement,
+    /// A UUID of version 7.
+    pub execution_id: String,
+}
+
+impl SessionManager {
+    /// Writes the files and runs the program to its end; dropping the future kills
+    /// it. Without a session the run gets one of its own, which ends after it.
+    pub async fn run(
+        &self,
+        tenant: &TenantId,
+        session: Option<&SessionId>,
+        files: Vec<WriteRequest>,
+        request: RunRequest,
+    ) -> Result<RunReport> {
+        let key = SessionKey::new(
+            tenant.clone(),
+            match session {
+                Some(session) => session.clone(),
+                None => format!("run-{}", Uuid::new_v4().simple()).parse()?,
+            },
+        );
+        // Before the lease, so that it is dropped after it.
+        let _ends_after = session.is_none().then(|| EndsAfter {
+            shared: Arc::clone(&self.shared),
+            key: key.clone(),
+        });
+        let (lease, _turn) = self.shared.turn(&key, session.is_none()).await?;
+        for file in files {
+            lease.call(lease.guest().write(file)).await?;
+        }
+        let outcome = run_in(&lease, request).await?;
+        Ok(RunReport {
+            outcome,
+            session: session.cloned(),
+            session_created: lease.created,
+            backend: self.shared.backend_name(),
+            spec: lease.in_use.session.terms.spec.clone(),
+            enforcement: self.shared.backend.enforcement(),
+            execution_id: Uuid::now_v7().to_string(),
+        })
+    }
+}
+
+async fn run_in(lease: &Lease, request: RunRequest) -> Result<RunOutcome> {
+    let place = &lease.sandbox.place;
+    let kills_before = place.oom_kills();
+    let ran = lease
+        .call(async { lease.guest().run(request).await?.collect().await })
+        .await;
+    let mut outcome = match ran {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            // A guest that cannot end a run long after its time will not end others.
+            if error.code() == ErrorCode::Timeout {
+                lease.give_up();
+            }
+            return Err(error);
+        }
+    };
+    if outcome.exit_code == KILLED
+        && outcome.termination != Termination::TimedOut
+        && let (Some(before), Some(after)) = (kills_before, place.oom_kills())
+        && after > before
+    {
+        outcome.termination = Termination::OutOfMemory;
+    }
+    Ok(outcome)
+}
+
+impl Shared {
+    /// Waits until it is this run's turn in its session, and for the sandbox.
+    async fn turn(
+        self: &Arc<Self>,
+        key: &SessionKey,
+        ephemeral: bool,
+    ) -> Result<(Lease, OwnedSemaphorePermit)> {
+        let lease = self.acquire(key, ephemeral).await?;
+        let began = Instant::now();
+        let turn = self.queue(&lease.in_use.session).await?;
+        self.observer.waited(began.elapsed());
+        let session = &lease.in_use.session;
+        if let Some(error) = session.ended() {
+            return Err(error);
+        }
+        if lease.sandbox.is_alive() {
+            return Ok((lease, turn));
+        }
+        // It died while this run waited; the lease before keeps the session.
+        let mut again = self.acquire(key, ephemeral).await?;
+        if !Arc::ptr_eq(session, &again.in_use.session) {
+            return Err(session.ended().unwrap_or_else(busy));
+        }
+        again.created |= lease.created;
+        Ok((again, turn))
+    }
+
+    async fn queue(&self, session: &Arc<Session>) -> Result<OwnedSemaphorePermit> {
+        if let Ok(turn) = Arc::clone(&session.turns).try_acquire_owned() {
+            return Ok(turn);
+        }
+        let limit = self.settings.queued_runs_per_session;
+        let _place = Queued::new(session, limit).ok_or_else(busy)?;
+        let turn = Arc::clone(&session.turns).acquire_owned();
+        tokio::select! {
+            biased;
+            error = session.until_ended() => Err(error),
+            turn = tokio::time::timeout(deadline::TURN, turn) => match turn {
+                Ok(turn) => turn.map_err(Error::internal),
+                Err(_) => Err(busy()),
+            },
+        }
+    }
+
+    fn end_after_run(self: &Arc<Self>, key: &SessionKey) {
+        let mut table = self.table();
+        if table
+            .entries
+            .get(key)
+            .is_some_and(|entry| entry.session.terms.ephemeral)
+        {
+            self.begin_end(&mut table, key, DestroyReason::Finished);
+        }
+    }
+}
+
+fn busy() -> Error {
+    Error::new(ErrorCode::SessionBusy, "too many runs wait in this session")
+        .with_retry_after(Duration::from_secs(1))
+}
+
+/// A place in the queue of a session.
+struct Queued<'a>(&'a Session);
+
+impl<'a> Queued<'a> {
+    fn new(session: &'a Session, limit: usize) -> Option<Self> {
+        let more = |queued: usize| (queued < limit).then_some(queued + 1);
+        session
+            .queued
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            .ok()
+            .map(|_| Self(session))
+    }
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.0.queued.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Ends the session of a single run, also when its caller has gone.
+struct EndsAfter {
+    shared: Arc<Shared>,
+    key: SessionKey,
+}
+
+impl Drop for EndsAfter {
+    fn drop(&mut self) {
+        self.shared.end_after_run(&self.key);
+    }
+}

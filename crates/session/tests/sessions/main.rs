@@ -1,0 +1,13 @@
+//! Sessions over a backend whose sandboxes are tasks of the test.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+
+mod create;
+mod delete;
+mod limits;
+mod loss;
+mod reap;
+mod restart;
+mod run;
+mod shutdown;
+mod support;

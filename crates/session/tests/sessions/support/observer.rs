@@ -1,0 +1,48 @@
+//! Writes down what it is told.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use sandbox_session::{DestroyReason, Observer};
+
+#[derive(Default)]
+pub struct Notes {
+    pub created: AtomicUsize,
+    pub waited: AtomicUsize,
+    pub active: AtomicI64,
+    destroyed: Mutex<BTreeMap<&'static str, usize>>,
+}
+
+impl Notes {
+    /// How many sandboxes were destroyed, by why.
+    pub fn destroyed(&self) -> Vec<(&'static str, usize)> {
+        let destroyed = self.destroyed.lock().unwrap();
+        destroyed.iter().map(|(why, n)| (*why, *n)).collect()
+    }
+}
+
+impl Observer for Notes {
+    fn created(&self, backend: &str, _: Duration) {
+        assert_eq!(backend, "fake");
+        self.created.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn destroyed(&self, _: &str, reason: DestroyReason, _: Duration) {
+        let mut destroyed = self.destroyed.lock().unwrap();
+        *destroyed.entry(reason.as_str()).or_default() += 1;
+    }
+
+    fn waited(&self, _: Duration) {
+        self.waited.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn active(&self, _: &str, count: i64) {
+        self.active.store(count, Ordering::SeqCst);
+    }
+}
