@@ -22,7 +22,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{cgroup::Group, process::Process, spawn::Spawner};
+use crate::{backend::chain, cgroup::Group, process::Process, spawn::Spawner};
 
 /// How long `stop` waits for the processes and the cgroups.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -110,9 +110,9 @@ impl Running {
         }
         let group = Arc::clone(&self.group);
         // Also kills what is left, if the kernel left something.
-        match tokio::task::spawn_blocking(move || group.end()).await {
-            Ok(Err(error)) => tracing::warn!(error = &error as &dyn std::error::Error, "{error}"),
-            Ok(Ok(())) | Err(_) => {}
+        let group_ended = tokio::task::spawn_blocking(move || group.end()).await;
+        if let Ok(Err(error)) = group_ended {
+            tracing::warn!("{}", chain(&error));
         }
         drop(self.spawner);
     }

@@ -92,6 +92,9 @@ impl Rootfs {
         }
         arguments.add(["--dir", "/run", "--dir", "/var"]);
         arguments.add(["--proc", "/proc", "--dev", "/dev"]);
+        // A sandbox's IPC and PID namespaces are its own, and so are their settings;
+        // which of them are, depends on the kernel. It needs none.
+        arguments.add(["--ro-bind", "/proc/sys", "/proc/sys"]);
         for name in MASKED_PROC {
             let path = Path::new("/proc").join(name);
             if let Ok(found) = fs::metadata(&path) {

@@ -69,6 +69,7 @@ impl Launch {
         }
         // After `confine`, for the numbers given here may be those of `join`.
         let mut mappings = Vec::new();
+        let highest = self.data.iter().map(|(fd, _)| *fd).max().unwrap_or(2);
         for (child_fd, content) in self.data {
             mappings.push(FdMapping {
                 parent_fd: memory_file(&content)?,
@@ -76,6 +77,10 @@ impl Launch {
             });
         }
         command.fd_mappings(mappings).map_err(io::Error::other)?;
+        // SAFETY: as above; one system call on plain numbers.
+        unsafe {
+            command.pre_exec(move || close_on_exec_above(highest));
+        }
         Ok(command)
     }
 }
@@ -102,6 +107,24 @@ fn confine(join: &[File], user: Option<u32>) -> rustix::io::Result<()> {
         set_thread_uid(Uid::from_raw(user))?;
     }
     Ok(())
+}
+
+/// Runs in the child, last. What this service itself was started with may lack the
+/// flag that closes it, and bubblewrap hands everything on.
+fn close_on_exec_above(highest: libc::c_int) -> io::Result<()> {
+    // SAFETY: it only sets a flag of this process's own descriptors.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            highest + 1,
+            libc::c_uint::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Sets a limit, or less where the service itself has less.

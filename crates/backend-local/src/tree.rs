@@ -162,7 +162,7 @@ mod tests {
         let tree = top.path().join("tree");
         fs::create_dir_all(tree.join("closed/inner")).unwrap();
         for closed in ["closed/inner", "closed"] {
-            fs::set_permissions(tree.join(closed), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(tree.join(closed), fs::Permissions::from_mode(0o000)).unwrap();
         }
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());

@@ -253,7 +253,7 @@ mod tests {
         workspaces.remove(&id(2)).unwrap();
         workspaces.remove(&id(2)).unwrap();
         assert_eq!(workspaces.take(&id(4)).unwrap().user, user(1));
-        assert_eq!(trash_left(&state).unwrap(), [PathBuf::new(); 0]);
+        assert!(trash_left(&state).unwrap().is_empty());
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Hierarchies {
                         .split(',')
                         .any(|name| wanted.iter().any(|option| option == name)),
                 };
-                matches.then(|| (names, path))
+                matches.then_some((names, path))
             });
             let Some((names, path)) = own else {
                 continue;

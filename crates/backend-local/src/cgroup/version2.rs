@@ -166,7 +166,7 @@ mod tests {
             return;
         };
         let enabled = prepare(&base, None, "sandboxd.0.0.0", &[&controller, "none"]);
-        assert_eq!(enabled.unwrap(), [controller.clone()]);
+        assert_eq!(enabled.unwrap(), [controller.as_str()]);
         let sandbox = base.join("sandboxd.0.0.0/sandbox");
         fs::create_dir(&sandbox).unwrap();
         assert_eq!(

@@ -67,9 +67,11 @@ async fn only_the_workspace_and_tmp_can_be_written() {
     let sandboxes = Sandboxes::new();
     let sandbox = sandboxes.start(1).await;
     let outcome = sandbox
-        .sh("for dir in / /usr /etc /dev /run /var /.sandbox /proc/sys /workspace /tmp /var/tmp \
+        .sh(
+            "for dir in / /usr /etc /dev /run /var /.sandbox /proc/sys /workspace /tmp /var/tmp \
              /dev/shm; do if (: > $dir/probe) 2>/dev/null; then echo $dir; fi; done; \
-             if (: >> /.sandbox/guest) 2>/dev/null; then echo guest; fi")
+             if (: >> /.sandbox/guest) 2>/dev/null; then echo guest; fi",
+        )
         .await;
     assert_eq!(
         outcome.stdout.to_text(),
@@ -116,10 +118,25 @@ async fn the_hosts_files_are_absent() {
         .await;
     let top: Vec<String> = seen.stdout.to_text().lines().map(str::to_owned).collect();
     let allowed = [
-        "bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "tmp",
-        "usr", "var", "workspace",
+        "bin",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "proc",
+        "run",
+        "sbin",
+        "tmp",
+        "usr",
+        "var",
+        "workspace",
     ];
-    let others: Vec<_> = top.iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+    let others: Vec<_> = top
+        .iter()
+        .filter(|name| !allowed.contains(&name.as_str()))
+        .collect();
     assert_eq!(others, [""; 0]);
     assert!(top.iter().any(|name| name == "workspace"));
 }
@@ -128,7 +145,9 @@ async fn the_hosts_files_are_absent() {
 async fn another_sandboxs_files_and_processes_are_out_of_reach() {
     let sandboxes = Sandboxes::new();
     let (first, second) = (sandboxes.start(1).await, sandboxes.start(2).await);
-    second.sh("echo secret > /workspace/file; echo secret > /tmp/file").await;
+    second
+        .sh("echo secret > /workspace/file; echo secret > /tmp/file")
+        .await;
     let other = sandboxes.workspace(2);
     assert!(other.join("file").exists());
     let outcome = first
@@ -137,9 +156,17 @@ async fn another_sandboxs_files_and_processes_are_out_of_reach() {
             other.display()
         ))
         .await;
-    let lines: Vec<String> = outcome.stdout.to_text().lines().map(str::to_owned).collect();
+    let lines: Vec<String> = outcome
+        .stdout
+        .to_text()
+        .lines()
+        .map(str::to_owned)
+        .collect();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].parse::<u32>().unwrap() < 10, "its own processes only");
+    assert!(
+        lines[0].parse::<u32>().unwrap() < 10,
+        "its own processes only"
+    );
     // Even a host user who got out would be another one.
     if crate::support::is_root() {
         use std::os::unix::fs::MetadataExt as _;

@@ -100,8 +100,11 @@ async fn a_killed_bubblewrap_takes_its_sandbox_with_it() {
 async fn a_program_that_kills_all_it_can_ends_only_its_own() {
     let sandboxes = Sandboxes::new();
     let sandbox = sandboxes.start(1).await;
-    let outcome = sandbox.sh("kill -9 -1; echo survived").await;
-    assert_eq!(outcome.stdout.to_text(), "");
+    let (killed, _) = tokio::join!(sandbox.sh("sleep 1000"), async {
+        until("the other runs", || sandbox.place.usage().pids != Some(0)).await;
+        sandbox.sh("sleep 0.2; kill -9 -1").await
+    });
+    assert_eq!(killed.signal, Some(9));
     assert_eq!(sandbox.sh("echo on").await.stdout.to_text(), "on\n");
 }
 
@@ -155,7 +158,12 @@ async fn a_start_is_quick() {
 async fn a_service_that_is_killed_leaves_no_process() {
     let state = tempfile::tempdir().unwrap();
     let mut service = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "life::service_of_another_test", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "life::service_of_another_test",
+            "--ignored",
+            "--nocapture",
+        ])
         .env("SANDBOX_TEST_DIR", state.path())
         .stdout(Stdio::piped())
         .spawn()

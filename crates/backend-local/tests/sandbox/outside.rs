@@ -21,7 +21,12 @@ fn status(pid: u32) -> BTreeMap<String, String> {
 /// Its process group and its session.
 fn group_and_session(pid: u32) -> (u32, u32) {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
     (fields[2].parse().unwrap(), fields[3].parse().unwrap())
 }
 
@@ -31,7 +36,10 @@ async fn the_processes_have_no_right_at_all() {
     let sandbox = sandboxes.start(1).await;
     let guest = status(sandbox.guest());
     let none = "0000000000000000";
-    let owner = fs::metadata(sandboxes.workspace(1)).unwrap().uid().to_string();
+    let owner = fs::metadata(sandboxes.workspace(1))
+        .unwrap()
+        .uid()
+        .to_string();
     let ids = [owner.as_str(); 4].join(" ");
     let wanted = [
         ("Uid", ids.as_str()),
@@ -80,8 +88,15 @@ async fn every_namespace_is_its_own() {
         return;
     }
     for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
-        let pids = [first.guest().to_string(), second.guest().to_string(), "self".into()];
-        let found: BTreeSet<_> = pids.iter().map(|pid| namespace(pid, kind).unwrap()).collect();
+        let pids = [
+            first.guest().to_string(),
+            second.guest().to_string(),
+            "self".into(),
+        ];
+        let found: BTreeSet<_> = pids
+            .iter()
+            .map(|pid| namespace(pid, kind).unwrap())
+            .collect();
         assert_eq!(found.len(), 3, "{kind}: {found:?}");
     }
 }
@@ -99,9 +114,13 @@ async fn no_process_group_or_session_is_shared_with_the_service() {
     let sessions = BTreeSet::from([ours.1, bwrap.1, guest.1]);
     assert_eq!((groups.len(), sessions.len()), (3, 3));
     // 0 would be a group or a session of the outside.
-    let inside = sandbox.python("import os; print(os.getpgrp() > 0, os.getsid(0) > 0)").await;
+    let inside = sandbox
+        .python("import os; print(os.getpgrp() > 0, os.getsid(0) > 0)")
+        .await;
     assert_eq!(inside, "True True");
-    let outcome = sandbox.run(&["python3", "-c", "import os; os.kill(0, 9)"]).await;
+    let outcome = sandbox
+        .run(&["python3", "-c", "import os; os.kill(0, 9)"])
+        .await;
     assert_eq!(outcome.signal, Some(9));
     assert_eq!(sandbox.sh("echo on").await.stdout.to_text(), "on\n");
 }
@@ -112,7 +131,9 @@ async fn nothing_is_inherited_but_standard_streams_and_the_connection() {
     let sandboxes = Sandboxes::new();
     let sandbox = sandboxes.start(1).await;
     // The listing's own descriptor is the fourth.
-    let open = sandbox.python("import os; print(sorted(os.listdir('/proc/self/fd'), key=int))").await;
+    let open = sandbox
+        .python("import os; print(sorted(os.listdir('/proc/self/fd'), key=int))")
+        .await;
     assert_eq!(open, "['0', '1', '2', '3']");
     if !is_root() {
         return;
@@ -139,7 +160,11 @@ async fn sandboxes_go_first_when_the_machine_has_no_memory_left() {
     let sandbox = sandboxes.start(1).await;
     let score = fs::read_to_string(format!("/proc/{}/oom_score_adj", sandbox.guest())).unwrap();
     assert_eq!(score.trim(), "500");
-    let limits = sandbox.sh("ulimit -c -H; ulimit -n; ulimit -H -n").await.stdout.to_text();
+    let limits = sandbox
+        .sh("ulimit -c -H; ulimit -n; ulimit -H -n")
+        .await
+        .stdout
+        .to_text();
     let limits: Vec<u64> = limits.lines().map(|line| line.parse().unwrap()).collect();
     // In blocks of 512 bytes; a crash starts no handler of the host.
     assert_eq!(limits[0], 0);

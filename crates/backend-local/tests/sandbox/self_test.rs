@@ -36,7 +36,9 @@ async fn a_backend_is_ready_once_it_has_passed() {
     assert_eq!(sandboxes.backend.check().await.problems, []);
     assert_eq!(sandboxes.backend.list().await.unwrap(), []);
     assert_eq!(
-        fs::read_dir(sandboxes.config.state_dir.join("workspaces")).unwrap().count(),
+        fs::read_dir(sandboxes.config.state_dir.join("workspaces"))
+            .unwrap()
+            .count(),
         0
     );
 }
@@ -51,17 +53,26 @@ async fn assert_caught(change: &str, what: &str) {
     let sandboxes = Sandboxes::with(|config, dir| config.bwrap = broken_bwrap(dir, change));
     let problems = sandboxes.backend.self_test().await;
     assert!(
-        problems.iter().any(|problem| problem.what == what && !problem.fix.is_empty()),
+        problems
+            .iter()
+            .any(|problem| problem.what == what && !problem.fix.is_empty()),
         "{problems:?}"
     );
     assert_eq!(sandboxes.backend.check().await.problems, problems);
-    let created = sandboxes.backend.create(&id(1), &SandboxSpec::default()).await;
+    let created = sandboxes
+        .backend
+        .create(&id(1), &SandboxSpec::default())
+        .await;
     assert_eq!(created.err().unwrap().code(), ErrorCode::BackendUnavailable);
 }
 
 #[tokio::test]
 async fn the_hosts_network_is_caught() {
-    assert_caught("args.remove('--unshare-net')", "a sandbox reaches the network").await;
+    assert_caught(
+        "args.remove('--unshare-net')",
+        "a sandbox reaches the network",
+    )
+    .await;
 }
 
 #[tokio::test]

@@ -126,7 +126,11 @@ impl Sandbox {
     pub fn processes(&self, word: &str) -> Vec<u32> {
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            let Some(pid) = entry
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
                 continue;
             };
             let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -183,7 +187,13 @@ fn guest_program() -> &'static Path {
         // The directory that this test was built in: most of it is there already.
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
         let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--package", "sandbox-guest", "--target-dir"])
+            .args([
+                "build",
+                "--quiet",
+                "--package",
+                "sandbox-guest",
+                "--target-dir",
+            ])
             .arg(target)
             .status()
             .unwrap();

@@ -39,7 +39,10 @@ async fn what_leads_out_of_a_sandbox_is_not_permitted() {
         &[
             ("unshare", &[libc::SYS_unshare, new_user]),
             ("setns", &[libc::SYS_setns, 0, 0]),
-            ("clone of a user namespace", &[libc::SYS_clone, new_user | signal]),
+            (
+                "clone of a user namespace",
+                &[libc::SYS_clone, new_user | signal],
+            ),
             (
                 "clone of a network namespace",
                 &[libc::SYS_clone, i64::from(libc::CLONE_NEWNET) | signal],
@@ -53,16 +56,28 @@ async fn what_leads_out_of_a_sandbox_is_not_permitted() {
             ("fsopen", &[libc::SYS_fsopen, 0, 0]),
             ("mount_setattr", &[libc::SYS_mount_setattr, 0, 0, 0, 0, 0]),
             ("ptrace", &[libc::SYS_ptrace, 0, 0, 0, 0]),
-            ("process_vm_readv", &[libc::SYS_process_vm_readv, 1, 0, 0, 0, 0, 0]),
-            ("process_vm_writev", &[libc::SYS_process_vm_writev, 1, 0, 0, 0, 0, 0]),
+            (
+                "process_vm_readv",
+                &[libc::SYS_process_vm_readv, 1, 0, 0, 0, 0, 0],
+            ),
+            (
+                "process_vm_writev",
+                &[libc::SYS_process_vm_writev, 1, 0, 0, 0, 0, 0],
+            ),
             ("kcmp", &[libc::SYS_kcmp, 1, 1, 0, 0, 0]),
             ("pidfd_getfd", &[libc::SYS_pidfd_getfd, 0, 0, 0]),
             ("bpf", &[libc::SYS_bpf, 0, 0, 0]),
-            ("perf_event_open", &[libc::SYS_perf_event_open, 0, 0, 0, 0, 0]),
+            (
+                "perf_event_open",
+                &[libc::SYS_perf_event_open, 0, 0, 0, 0, 0],
+            ),
             ("userfaultfd", &[libc::SYS_userfaultfd, 1]),
             ("io_uring_setup", &[libc::SYS_io_uring_setup, 1, 0]),
             ("io_uring_enter", &[libc::SYS_io_uring_enter, 0, 0, 0, 0, 0]),
-            ("io_uring_register", &[libc::SYS_io_uring_register, 0, 0, 0, 0]),
+            (
+                "io_uring_register",
+                &[libc::SYS_io_uring_register, 0, 0, 0, 0],
+            ),
             ("add_key", &[libc::SYS_add_key, 0, 0, 0, 0, 0]),
             ("request_key", &[libc::SYS_request_key, 0, 0, 0, 0]),
             ("keyctl", &[libc::SYS_keyctl, 0, 0, 0, 0, 0]),
@@ -77,10 +92,16 @@ async fn what_leads_out_of_a_sandbox_is_not_permitted() {
             ("AF_PACKET", &[libc::SYS_socket, 17, 3, 0]),
             ("AF_ALG", &[libc::SYS_socket, 38, 5, 0]),
             ("AF_VSOCK", &[libc::SYS_socket, 40, 1, 0]),
-            ("AF_VSOCK with more bits", &[libc::SYS_socket, (1 << 32) | 40, 1, 0]),
+            (
+                "AF_VSOCK with more bits",
+                &[libc::SYS_socket, (1 << 32) | 40, 1, 0],
+            ),
             ("AF_BLUETOOTH", &[libc::SYS_socket, 31, 3, 0]),
             ("NETLINK_KOBJECT_UEVENT", &[libc::SYS_socket, 16, 3, 15]),
-            ("no address randomisation", &[libc::SYS_personality, 0x40000]),
+            (
+                "no address randomisation",
+                &[libc::SYS_personality, 0x40000],
+            ),
         ],
         "EPERM",
     )
@@ -152,7 +173,10 @@ async fn a_call_of_32_bit_programs_kills() {
              print('survived')",
         ])
         .await;
-    assert_eq!((outcome.signal, outcome.stdout.to_text().as_str()), (Some(31), ""));
+    assert_eq!(
+        (outcome.signal, outcome.stdout.to_text().as_str()),
+        (Some(31), "")
+    );
 }
 
 /// CVE-2017-5226, and CVE-2019-7303: the kernel looks at 32 bits of the number.
@@ -193,8 +217,11 @@ async fn languages_work_under_the_filters() {
     let java = "printf 'class T { public static void main(String[] a) throws Exception { \
         Thread t = new Thread(() -> System.out.println(\"thread\")); t.start(); t.join(); } }' \
         > T.java && java T.java";
-    for (program, script) in [("/usr/bin/cc", c), ("/usr/bin/node", node), ("/usr/bin/javac", java)]
-    {
+    for (program, script) in [
+        ("/usr/bin/cc", c),
+        ("/usr/bin/node", node),
+        ("/usr/bin/javac", java),
+    ] {
         if !Path::new(program).exists() {
             continue;
         }
