@@ -1,7 +1,8 @@
 //! What every sandbox of this service sees of the machine, made once.
 //!
-//! `/etc` is a directory of our own with a few files in it, and mount points for
-//! the host's files that programs need; nothing else of the host's `/etc` is there.
+//! `/etc` is a directory of our own with a few files in it, copies of the host's small
+//! files that programs need, and mount points for the rest of what they need; nothing
+//! else of the host's `/etc` is there.
 
 use std::{
     ffi::OsString,
@@ -47,18 +48,23 @@ const ETC_LINKS: [(&str, &str); 2] = [
 /// configuration of pip or npm, which may hold a registry's password.
 #[rustfmt::skip]
 const HOST_ETC: &[&str] = &[
-    "ImageMagick-6", "R", "alternatives", "ca-certificates", "ca-certificates.conf", "fonts",
-    "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "magic", "mime.types",
+    "R", "alternatives", "fonts", "inputrc", "ld.so.cache", "localtime", "magic", "mime.types",
     "perl", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services", "ssl/certs",
-    "ssl/openssl.cnf", "terminfo", "timezone", "xml",
+    "ssl/openssl.cnf", "timezone",
 ];
+
+/// Changes with the host's libraries, so sandboxes must see the file itself.
+const NEVER_COPIED: &str = "ld.so.cache";
+/// Smaller files are copied once: each mount costs every start a tenth of a millisecond.
+const LARGEST_COPY: u64 = 256 * 1024;
 
 /// `java-17-openjdk`, `python3.11` and the like, by their beginning.
 const HOST_ETC_PREFIXES: [&str; 2] = ["java", "python3"];
 
 const TOP_DIRS: [&str; 6] = ["bin", "lib", "lib32", "lib64", "libx32", "sbin"];
 
-/// What /proc tells about the whole machine rather than about the sandbox.
+/// What /proc tells about the whole machine rather than about the sandbox. Masked
+/// where it exists and is not root's alone.
 #[rustfmt::skip]
 const MASKED_PROC: &[&str] = &[
     "acpi", "asound", "bus", "cmdline", "diskstats", "driver", "fs", "interrupts", "irq", "kcore",
@@ -97,7 +103,9 @@ impl Rootfs {
         arguments.add(["--ro-bind", "/proc/sys", "/proc/sys"]);
         for name in MASKED_PROC {
             let path = Path::new("/proc").join(name);
-            if let Ok(found) = fs::metadata(&path) {
+            if let Ok(found) = fs::metadata(&path)
+                && found.permissions().mode() & 0o006 != 0
+            {
                 let mask = if found.is_dir() {
                     &own.nothing
                 } else {
@@ -184,7 +192,7 @@ impl Own {
         let etc = dir.join("etc");
         make_dir(&etc, 0o755)?;
         for (name, content) in ETC_FILES {
-            write_file(&etc.join(name), content)?;
+            write_file(&etc.join(name), content.as_bytes())?;
         }
         for (name, target) in ETC_LINKS {
             match symlink(target, etc.join(name)) {
@@ -197,8 +205,21 @@ impl Own {
         let mut host_etc = Vec::new();
         for name in host_etc_names() {
             let host = Path::new("/etc").join(&name);
-            if let Ok(found) = fs::metadata(&host) {
-                make_mount_point(&etc, Path::new(&name), found.is_dir())?;
+            let Ok(found) = fs::metadata(&host) else {
+                continue;
+            };
+            for parent in Path::new(&name).ancestors().skip(1) {
+                make_dir(&etc.join(parent), 0o755)?;
+            }
+            if found.is_dir() {
+                make_dir(&etc.join(&name), 0o755)?;
+                host_etc.push(host);
+            } else if found.len() <= LARGEST_COPY && name != NEVER_COPIED {
+                let content =
+                    fs::read(&host).context(|| format!("failed to read `{}`", host.display()))?;
+                write_file(&etc.join(&name), &content)?;
+            } else {
+                write_file(&etc.join(&name), b"")?;
                 host_etc.push(host);
             }
         }
@@ -208,20 +229,9 @@ impl Own {
             empty: dir.join("empty"),
             nothing: dir.join("nothing"),
         };
-        write_file(&own.empty, "")?;
+        write_file(&own.empty, b"")?;
         make_dir(&own.nothing, 0o555)?;
         Ok(own)
-    }
-}
-
-fn make_mount_point(etc: &Path, name: &Path, is_dir: bool) -> Result<()> {
-    for parent in name.ancestors().skip(1) {
-        make_dir(&etc.join(parent), 0o755)?;
-    }
-    if is_dir {
-        make_dir(&etc.join(name), 0o755)
-    } else {
-        write_file(&etc.join(name), "")
     }
 }
 
@@ -241,8 +251,8 @@ fn host_etc_names() -> Vec<String> {
 }
 
 /// Writes a file that everybody may read, unless it is what it should be.
-fn write_file(path: &Path, content: &str) -> Result<()> {
-    if fs::read(path).is_ok_and(|found| found == content.as_bytes()) {
+fn write_file(path: &Path, content: &[u8]) -> Result<()> {
+    if fs::read(path).is_ok_and(|found| found == content) {
         return Ok(());
     }
     let fresh = path.with_extension("new");

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn depth_costs_neither_stack_nor_open_files() {
-        const DEPTH: usize = 20_000;
+        const DEPTH: usize = 5_000;
         let top = tempfile::tempdir().unwrap();
         let tree = top.path().join("tree");
         fs::create_dir(&tree).unwrap();

@@ -28,6 +28,14 @@ async fn the_hosts_name_boot_id_and_board_are_hidden() {
         "sandbox\nsandbox\nuid=1000(sandbox) gid=1000(sandbox) groups=1000(sandbox)\n/proc/acpi:\n"
     );
     assert!(seen.stderr.to_text().contains("'/sys'"), "{seen:?}");
+    // Masked, or root's alone.
+    let machine = first
+        .sh(
+            "cd /proc; cat kcore timer_list sched_debug sysrq-trigger key-users interrupts \
+             partitions diskstats kmsg scsi/scsi bus/pci/devices 2>/dev/null | wc -c",
+        )
+        .await;
+    assert_eq!(machine.stdout.to_text(), "0\n");
 }
 
 #[tokio::test]

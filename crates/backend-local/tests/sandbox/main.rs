@@ -2,6 +2,10 @@
 //!
 //! Needs bubblewrap and python3. `SANDBOX_GUEST` names the guest's program; without
 //! it the guest is built first.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test ends where something is not as it should be"
+)]
 
 mod isolation;
 mod life;
