@@ -2,6 +2,7 @@
 
 mod docker;
 mod namespaces;
+mod whole;
 
 use std::{fs, path::Path};
 
@@ -74,7 +75,7 @@ pub fn diagnose(config: &LocalConfig) -> Vec<Finding> {
     findings.extend(cgroups());
     findings.extend(state_dir(config, is_root));
     if bwrap.is_ok() {
-        findings.push(whole_sandbox(config));
+        findings.push(whole::try_sandbox(config));
     }
     findings.push(docker::reach());
     findings
@@ -184,21 +185,6 @@ fn state_dir(config: &LocalConfig, is_root: bool) -> Vec<Finding> {
     }
     let finding = |problem| Finding::problem(name, problem);
     problems.into_iter().map(finding).collect()
-}
-
-/// Makes real sandboxes and tries to break out of them.
-fn whole_sandbox(config: &LocalConfig) -> Finding {
-    let name = "sandbox";
-    let fix = "mend what is named above; with RUST_LOG=debug the log has more";
-    match namespaces::self_test(config) {
-        Err(error) => Finding::missing(name, chain(&error), fix),
-        Ok(problems) if problems.is_empty() => Finding::ok(
-            name,
-            "made one; it holds: no network, no host file, no other sandbox's file, no /proc/sys, \
-             no more memory than its limit",
-        ),
-        Ok(mut problems) => Finding::problem(name, problems.swap_remove(0)),
-    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,9 @@ use std::{
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Command, Stdio},
-    thread,
 };
 
-use sandbox_backend::Problem;
-use sandbox_core::{Error, Result};
-
 use super::Finding;
-use crate::{LocalConfig, backend::LocalBackend};
 
 /// The name in /proc/self/ns, and the option that makes one. A user namespace comes
 /// first: without it an ordinary user can make none of the others.
@@ -85,20 +80,4 @@ fn fix(kind: &str) -> String {
             "use a kernel with {other} namespaces, and see the line of user namespaces first"
         ),
     }
-}
-
-/// The backend's own test, from code that is not asynchronous.
-pub(super) fn self_test(config: &LocalConfig) -> Result<Vec<Problem>> {
-    let config = config.clone();
-    // A thread of its own, for the caller may be in a runtime already.
-    let tested = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Error::internal)?;
-        runtime.block_on(async { Ok(LocalBackend::new(config)?.self_test().await) })
-    });
-    tested
-        .join()
-        .unwrap_or_else(|_| Err(Error::internal("the self-test panicked")))
 }

@@ -40,7 +40,7 @@ const COMMON: &[i64] = &[
     libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getgroups, libc::SYS_getitimer,
     libc::SYS_get_mempolicy, libc::SYS_getpeername, libc::SYS_getpgid, libc::SYS_getpid,
     libc::SYS_getppid, libc::SYS_getpriority, libc::SYS_getrandom, libc::SYS_getresgid,
-    libc::SYS_getresuid, libc::SYS_getrlimit, libc::SYS_get_robust_list, libc::SYS_getrusage,
+    libc::SYS_getresuid, libc::SYS_get_robust_list, libc::SYS_getrusage,
     libc::SYS_getsid, libc::SYS_getsockname, libc::SYS_getsockopt, libc::SYS_gettid,
     libc::SYS_gettimeofday, libc::SYS_getuid, libc::SYS_getxattr, libc::SYS_inotify_add_watch,
     libc::SYS_inotify_init1, libc::SYS_inotify_rm_watch, libc::SYS_io_cancel, libc::SYS_ioctl,
@@ -62,7 +62,7 @@ const COMMON: &[i64] = &[
     libc::SYS_prlimit64, libc::SYS_process_mrelease, libc::SYS_pselect6, libc::SYS_pwrite64,
     libc::SYS_pwritev, libc::SYS_pwritev2, libc::SYS_read, libc::SYS_readahead,
     libc::SYS_readlinkat, libc::SYS_readv, libc::SYS_recvfrom, libc::SYS_recvmmsg,
-    libc::SYS_recvmsg, libc::SYS_remap_file_pages, libc::SYS_removexattr, libc::SYS_renameat,
+    libc::SYS_recvmsg, libc::SYS_remap_file_pages, libc::SYS_removexattr,
     libc::SYS_renameat2, libc::SYS_restart_syscall, libc::SYS_rseq, libc::SYS_rt_sigaction,
     libc::SYS_rt_sigpending, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigqueueinfo,
     libc::SYS_rt_sigreturn, libc::SYS_rt_sigsuspend, libc::SYS_rt_sigtimedwait,
@@ -76,12 +76,12 @@ const COMMON: &[i64] = &[
     libc::SYS_sendto, libc::SYS_setfsgid, libc::SYS_setfsuid, libc::SYS_setgid,
     libc::SYS_setgroups, libc::SYS_setitimer, libc::SYS_setpgid, libc::SYS_setpriority,
     libc::SYS_setregid, libc::SYS_setresgid, libc::SYS_setresuid, libc::SYS_setreuid,
-    libc::SYS_setrlimit, libc::SYS_set_robust_list, libc::SYS_setsid, libc::SYS_setsockopt,
+    libc::SYS_set_robust_list, libc::SYS_setsid, libc::SYS_setsockopt,
     libc::SYS_set_tid_address, libc::SYS_setuid, libc::SYS_setxattr, libc::SYS_shmat,
     libc::SYS_shmctl, libc::SYS_shmdt, libc::SYS_shmget, libc::SYS_shutdown,
     libc::SYS_sigaltstack, libc::SYS_signalfd4, libc::SYS_socket, libc::SYS_socketpair,
     libc::SYS_splice, libc::SYS_statfs, libc::SYS_statx, libc::SYS_symlinkat, libc::SYS_sync,
-    libc::SYS_sync_file_range, libc::SYS_syncfs, libc::SYS_sysinfo, libc::SYS_tee,
+    libc::SYS_syncfs, libc::SYS_sysinfo, libc::SYS_tee,
     libc::SYS_tgkill, libc::SYS_timer_create, libc::SYS_timer_delete, libc::SYS_timerfd_create,
     libc::SYS_timerfd_gettime, libc::SYS_timerfd_settime, libc::SYS_timer_getoverrun,
     libc::SYS_timer_gettime, libc::SYS_timer_settime, libc::SYS_times, libc::SYS_tkill,
@@ -92,7 +92,7 @@ const COMMON: &[i64] = &[
     newer::FUTEX_WAIT, newer::FUTEX_REQUEUE, newer::MSEAL,
 ];
 
-/// Calls that only the older architecture has.
+/// Calls that are only here, or are named only here.
 #[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 const LEGACY: &[i64] = &[
@@ -104,8 +104,10 @@ const LEGACY: &[i64] = &[
     libc::SYS_pause, libc::SYS_pipe, libc::SYS_poll, libc::SYS_readlink, libc::SYS_rename,
     libc::SYS_rmdir, libc::SYS_select, libc::SYS_set_thread_area, libc::SYS_signalfd,
     libc::SYS_stat, libc::SYS_symlink, libc::SYS_time, libc::SYS_unlink, libc::SYS_utime,
-    libc::SYS_utimes, libc::SYS_vfork,
+    libc::SYS_utimes, libc::SYS_vfork, libc::SYS_getrlimit, libc::SYS_setrlimit,
+    libc::SYS_renameat, libc::SYS_sync_file_range,
 ];
 
-#[cfg(not(target_arch = "x86_64"))]
-const LEGACY: &[i64] = &[];
+/// renameat, sync_file_range, getrlimit and setrlimit, which `libc` does not name here.
+#[cfg(target_arch = "aarch64")]
+const LEGACY: &[i64] = &[38, 84, 163, 164];

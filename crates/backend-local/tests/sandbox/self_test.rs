@@ -143,6 +143,7 @@ async fn doctor_finds_what_this_machine_has() {
         let finding = named(name).unwrap_or_else(|| panic!("{name}"));
         assert!(finding.ok, "{finding:?}");
     }
+    assert!(!sandboxes.config.state_dir.join("doctor").exists());
     let memory = named("limit of memory").unwrap();
     let by_cgroup = sandboxes.backend.enforcement()["memory"].starts_with("cgroup");
     assert_eq!(memory.ok, by_cgroup);
