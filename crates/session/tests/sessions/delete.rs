@@ -176,6 +176,23 @@ async fn a_deletion_whose_caller_goes_away_is_done_all_the_same() {
 }
 
 #[tokio::test]
+async fn callers_do_not_wait_for_a_sandbox_that_is_slow_to_end() {
+    let world = World::new().await;
+    let key = key("t", "s");
+    let run = world.start_run(&key, &["waits"]);
+    world.until_running(1).await;
+    world.backend.failing_stops.store(2, Ordering::SeqCst);
+    let delete = tokio::spawn({
+        let (world, key) = (world.clone(), key.clone());
+        async move { world.sessions.delete(&key).await }
+    });
+    assert_eq!(code(ended(run).await), ErrorCode::SessionDeleted);
+    assert_eq!(World::get(&world.backend.alive), 1);
+    assert!(ended(delete).await.unwrap());
+    world.assert_all_gone();
+}
+
+#[tokio::test]
 async fn a_removal_that_fails_is_tried_again() {
     let world = World::new().await;
     let key = key("t", "s");

@@ -120,6 +120,24 @@ async fn a_call_waits_for_the_place_of_a_sandbox_that_is_on_its_way_out() {
 }
 
 #[tokio::test]
+async fn the_removal_of_a_workspace_takes_no_place() {
+    let world = World::with(ceilings(1, 1)).await;
+    let first = key("a", "1");
+    world.run(&first, &["echo"]).await.unwrap();
+    world.backend.removing.close();
+    let delete = tokio::spawn({
+        let (world, first) = (world.clone(), first.clone());
+        async move { world.sessions.delete(&first).await }
+    });
+    world.until_state(&first, Some(SessionState::Ending)).await;
+    world.run(&key("b", "1"), &["echo"]).await.unwrap();
+    assert_eq!(world.state(&first), Some(SessionState::Ending));
+    world.backend.removing.open();
+    assert!(ended(delete).await.unwrap());
+    assert_eq!(World::get(&world.backend.most_alive), 1);
+}
+
+#[tokio::test]
 async fn stopped_sessions_beyond_the_ceiling_go_the_longest_unused_first() {
     let world = World::with(ceilings(2, 2)).await;
     for session in ["1", "2", "3"] {

@@ -6,7 +6,7 @@ use sandbox_core::ErrorCode;
 use sandbox_session::{SessionSettings, SessionState};
 use sandbox_store::SessionStore as _;
 
-use crate::support::{IDLE, World, ended, key, settings};
+use crate::support::{IDLE, World, ended, key, settings, until};
 
 const MOMENT: Duration = Duration::from_millis(1);
 
@@ -127,13 +127,13 @@ async fn the_time_of_use_is_written_later_and_again_when_it_could_not_be() {
     let world = World::new().await;
     let key = key("t", "s");
     world.run(&key, &["echo"]).await.unwrap();
+    world.store.broken.store(true, Ordering::SeqCst);
     world.clock.advance(IDLE / 2);
     world.run(&key, &["echo"]).await.unwrap();
-    world.store.broken.store(true, Ordering::SeqCst);
     let calls = World::get(&world.store.calls);
     // The background tries while the registry is broken.
     let tried = || World::get(&world.store.calls) > calls;
-    crate::support::until("a write was tried", tried).await;
+    until("a write was tried", tried).await;
     world.store.broken.store(false, Ordering::SeqCst);
     world.sessions.shutdown(Duration::ZERO).await;
     let rows = world.store.load().await.unwrap();

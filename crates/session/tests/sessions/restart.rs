@@ -6,7 +6,7 @@ use sandbox_core::{SandboxSpec, Timestamp};
 use sandbox_session::{SessionSettings, SessionState};
 use sandbox_store::{SessionRecord, SessionStore as _};
 
-use crate::support::{IDLE, World, key, settings};
+use crate::support::{IDLE, World, key, settings, until};
 
 async fn stopped(world: &World) {
     world.sessions.shutdown(Duration::ZERO).await;
@@ -118,7 +118,7 @@ async fn an_orphan_that_could_not_be_removed_is_never_served() {
 
     let world = before.restarted(settings()).await;
     let failed = || World::get(&world.backend.failing_removes) == 0;
-    crate::support::until("the removals have failed", failed).await;
+    until("the removals have failed", failed).await;
     assert_eq!(world.read(&key, "left").await, None);
     world.sessions.reap().await;
     assert!(!world.backend.has_workspace(&other));
