@@ -110,7 +110,7 @@ fn the_answer_says_which_mechanism_enforces_which_limit() {
     let service = Service::start();
     let answer = service.bash("true");
     let limits = &answer.body["meta"]["limits"];
-    assert_eq!(limits["memory"], "512m", "{limits}");
+    assert_eq!(limits["memory_bytes"], 512 << 20, "{limits}");
     let backend = &service.get("/backends").body["backends"][0];
     for limit in ["memory", "cpus", "pids", "disk", "tmp"] {
         assert!(backend["enforcement"][limit].is_string(), "{backend}");

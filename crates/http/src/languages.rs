@@ -163,7 +163,7 @@ mod tests {
             assert_eq!(table.get(name).unwrap(), python, "{name}");
         }
         let program = python.run("print(1)".into(), vec!["a b".into()]);
-        assert_eq!(program.argv, ["python3", "{file}", "a b"]);
+        assert_eq!(program.argv, ["python3", "-u", "{file}", "a b"]);
         assert_eq!(program.script.unwrap().file_name, "main.py");
     }
 

@@ -32,7 +32,7 @@ async fn code_runs_with_all_that_it_was_given() {
     assert_eq!(
         said(&answer.json()),
         json!({
-            "argv": ["python3", "{file}", "-x", "y z"], "file": "main.py", "source": "print(1)",
+            "argv": ["python3", "-u", "{file}", "-x", "y z"], "file": "main.py", "source": "print(1)",
             "env": {"A": "b"}, "cwd": "", "stdin": "in", "timeout_ms": 1500,
             "output_limit_bytes": 1 << 20,
         })
