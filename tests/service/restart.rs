@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::support::{Service, processes_with, until};
+use crate::support::{Service, is_alive, processes_with, until};
 
 #[test]
 fn after_kill_9_nothing_runs_and_nothing_is_lost() {
@@ -15,13 +15,12 @@ fn after_kill_9_nothing_runs_and_nothing_is_lost() {
     let body = json!({"session_id": "s", "command": format!("setsid sleep {mark} & sleep {mark}")});
     let run = std::thread::spawn(move || std::panic::catch_unwind(|| client.post("/bash", body)));
     until("the run has started", || processes_with(&mark).len() >= 3);
+    let family = service.family();
+    assert!(family.len() >= 5, "{family:?}");
     service.kill();
     let _ = run.join();
     until("no process is left", || processes_with(&mark).is_empty());
-    let state = service.state();
-    until("no sandbox is left", || {
-        processes_with(state.to_str().unwrap()).is_empty()
-    });
+    until("no sandbox is left", || !family.iter().any(is_alive));
     service.restart();
     assert_eq!(service.get("/sessions/default/s").body["state"], "stopped");
     let answer = service.bash("cat f");
@@ -44,11 +43,11 @@ fn sigterm_lets_a_run_finish_and_leaves_no_process() {
     until("the run has started", || {
         service.bash("ls started").body["exit_code"] == 0
     });
+    let family = service.family();
     service.terminate();
     assert_eq!(run.join().unwrap().stdout(), "finished\n");
     assert!(service.wait().success());
-    let state = service.state();
-    assert_eq!(processes_with(state.to_str().unwrap()), Vec::<u32>::new());
+    assert!(!family.is_empty() && !family.iter().any(is_alive), "{family:?}");
     service.restart();
     assert_eq!(service.bash("cat f").stdout(), "kept\n");
 }

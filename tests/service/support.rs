@@ -107,6 +107,22 @@ impl Service {
         self.process.id()
     }
 
+    /// Every process below the service: bubblewrap, guests, programs.
+    pub fn family(&self) -> Vec<u32> {
+        let mut family = vec![self.pid()];
+        let mut at = 0;
+        while at < family.len() {
+            let parent = format!("PPid:\t{}\n", family[at]);
+            let is_child = |pid: &u32| {
+                fs::read_to_string(format!("/proc/{pid}/status"))
+                    .is_ok_and(|status| status.contains(&parent))
+            };
+            family.extend(pids().filter(is_child));
+            at += 1;
+        }
+        family.split_off(1)
+    }
+
     pub fn state(&self) -> PathBuf {
         self.state.path().to_owned()
     }
@@ -245,12 +261,21 @@ pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Processes of the machine whose command line holds `mark`, zombies left out.
-pub fn processes_with(mark: &str) -> Vec<u32> {
+fn pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc")
         .unwrap()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Whether a process exists; one that only waits to be reaped does not.
+pub fn is_alive(pid: &u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Processes of the machine whose command line holds `mark`, zombies left out.
+pub fn processes_with(mark: &str) -> Vec<u32> {
+    pids()
         .filter(|pid| {
             let path = format!("/proc/{pid}/cmdline");
             fs::read(path).is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))

@@ -111,12 +111,9 @@ impl Starter {
         let spawned = self.spawn(start).map_err(|e| spawn_error(&e, &program))?;
         let (reports, orders) = spawned.into_split();
         let mut reports = BufReader::new(reports);
-        let first = tokio::time::timeout(START_LIMIT, next_report(&mut reports))
-            .await
-            .ok()
-            .flatten();
+        let first = tokio::time::timeout(START_LIMIT, next_report(&mut reports)).await;
         match first {
-            Some(Report::Started { pid }) => {
+            Ok(Some(Report::Started { pid })) => {
                 let (ended, exit) = oneshot::channel();
                 tokio::spawn(follow_reports(reports, pid, ended));
                 Ok(Running {
@@ -125,8 +122,18 @@ impl Starter {
                     exit,
                 })
             }
-            Some(Report::Failed { errno }) => {
+            Ok(Some(Report::Failed { errno })) => {
                 Err(spawn_error(&io::Error::from_raw_os_error(errno), &program))
+            }
+            // A program may be quick to kill all it can, its supervisor among them.
+            Ok(None) => {
+                let (ended, exit) = oneshot::channel();
+                let _ = ended.send(KILLED);
+                Ok(Running {
+                    pid: 0,
+                    control: Control(Arc::new(Mutex::new(orders))),
+                    exit,
+                })
             }
             _ => Err(error(
                 ErrorCode::SandboxExhausted,
