@@ -47,7 +47,10 @@ fn sigterm_lets_a_run_finish_and_leaves_no_process() {
     service.terminate();
     assert_eq!(run.join().unwrap().stdout(), "finished\n");
     assert!(service.wait().success());
-    assert!(!family.is_empty() && !family.iter().any(is_alive), "{family:?}");
+    assert!(
+        !family.is_empty() && !family.iter().any(is_alive),
+        "{family:?}"
+    );
     service.restart();
     assert_eq!(service.bash("cat f").stdout(), "kept\n");
 }

@@ -1,5 +1,7 @@
 //! `process.Process`, as the public contract words it.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};

@@ -59,7 +59,10 @@ fn generated_code_matches_the_proto_files() {
     let fresh = tempfile::tempdir().expect("temporary folder");
     generate(fresh.path());
     let (kept, fresh) = (tree(&kept), tree(fresh.path()));
-    assert_eq!(kept.keys().collect::<Vec<_>>(), fresh.keys().collect::<Vec<_>>());
+    assert_eq!(
+        kept.keys().collect::<Vec<_>>(),
+        fresh.keys().collect::<Vec<_>>()
+    );
     for (name, text) in fresh {
         assert!(
             kept[&name] == text,

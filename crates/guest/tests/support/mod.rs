@@ -1,6 +1,7 @@
 //! A guest as a plain process of the machine, with a temporary workspace.
 
 #![expect(dead_code, reason = "each test binary uses its part")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 pub mod wire;
 
@@ -41,7 +42,7 @@ fn start(workspace: &TempDir) -> (GuestProcess, UnixStream) {
 pub struct TestGuest {
     pub client: GuestClient,
     pub workspace: TempDir,
-    _process: GuestProcess,
+    process: GuestProcess,
 }
 
 /// A guest, spoken to as anybody may who knows the public contract.
@@ -72,8 +73,12 @@ impl TestGuest {
         Self {
             client,
             workspace,
-            _process: process,
+            process,
         }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.0.id()
     }
 
     pub async fn bash(&self, command: &str) -> RunOutcome {
