@@ -135,7 +135,7 @@ async fn open(lease: &Lease, path: &str, range: Range) -> ApiResult<FileStream> 
         from_end,
         ..Default::default()
     };
-    Ok(in_time(lease.guest().read_bytes(request)).await?)
+    Ok(in_time(lease.call(lease.guest().read_bytes(request))).await?)
 }
 
 async fn in_time<T>(call: impl Future<Output = Result<T>>) -> Result<T> {
