@@ -40,7 +40,7 @@ pub(crate) fn from_io(cause: &io::Error, path: &str) -> ConnectError {
             ErrorCode::PermissionDenied,
             format!("`{path}` may not be accessed"),
         ),
-        Kind::IsADirectory => error(ErrorCode::IsADirectory, format!("`{path}` is a directory")),
+        Kind::IsADirectory => is_a_directory(path),
         Kind::NotADirectory => error(
             ErrorCode::NotADirectory,
             format!("a part of `{path}` is not a directory"),
@@ -52,20 +52,41 @@ pub(crate) fn from_io(cause: &io::Error, path: &str) -> ConnectError {
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => {
             error(ErrorCode::NoSpace, "no space is left in the sandbox")
         }
-        _ if cause.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => error(
+        _ if is(cause, &[Errno::LOOP]) => error(
             ErrorCode::InvalidPath,
             format!("`{path}` is a link that leads in circles"),
         ),
         Kind::InvalidFilename => error(ErrorCode::InvalidPath, "the path is too long"),
-        // A device that nobody serves, or a socket.
-        _ if [Errno::NXIO, Errno::NODEV]
-            .map(|errno| Some(errno.raw_os_error()))
-            .contains(&cause.raw_os_error()) =>
-        {
-            not_regular(path)
+        Kind::CrossesDevices => error(
+            ErrorCode::InvalidPath,
+            format!("`{path}` is on another file system"),
+        ),
+        Kind::InvalidInput => error(
+            ErrorCode::InvalidPath,
+            format!("`{path}` cannot be used for this"),
+        ),
+        Kind::ExecutableFileBusy | Kind::ResourceBusy => {
+            error(ErrorCode::PermissionDenied, format!("`{path}` is in use"))
         }
+        Kind::OutOfMemory => exhausted(),
+        _ if is(cause, &[Errno::MFILE, Errno::NFILE, Errno::NOMEM]) => exhausted(),
+        // A device that nobody serves, or a socket.
+        _ if is(cause, &[Errno::NXIO, Errno::NODEV]) => not_regular(path),
         _ => error(ErrorCode::Internal, format!("`{path}`: {}", cause.kind())),
     }
+}
+
+fn is(cause: &io::Error, errnos: &[Errno]) -> bool {
+    errnos
+        .iter()
+        .any(|errno| cause.raw_os_error() == Some(errno.raw_os_error()))
+}
+
+fn exhausted() -> ConnectError {
+    error(
+        ErrorCode::SandboxExhausted,
+        "the sandbox has no memory or open files left",
+    )
 }
 
 pub(crate) fn not_regular(path: &str) -> ConnectError {
@@ -75,11 +96,46 @@ pub(crate) fn not_regular(path: &str) -> ConnectError {
     )
 }
 
-/// The answer of file work on a thread of its own.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ConnectError> + Send + 'static,
-) -> Result<T, ConnectError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .unwrap_or_else(|_| Err(error(ErrorCode::Internal, "the file work was broken off")))
+pub(crate) fn is_a_directory(path: &str) -> ConnectError {
+    error(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_has_a_stable_code() {
+        for (errno, code) in [
+            (Errno::NOENT, ErrorCode::NotFound),
+            (Errno::EXIST, ErrorCode::AlreadyExists),
+            (Errno::ACCESS, ErrorCode::PermissionDenied),
+            (Errno::PERM, ErrorCode::PermissionDenied),
+            (Errno::ROFS, ErrorCode::PermissionDenied),
+            (Errno::TXTBSY, ErrorCode::PermissionDenied),
+            (Errno::BUSY, ErrorCode::PermissionDenied),
+            (Errno::ISDIR, ErrorCode::IsADirectory),
+            (Errno::NOTDIR, ErrorCode::NotADirectory),
+            (Errno::NOTEMPTY, ErrorCode::DirectoryNotEmpty),
+            (Errno::NOSPC, ErrorCode::NoSpace),
+            (Errno::DQUOT, ErrorCode::NoSpace),
+            (Errno::FBIG, ErrorCode::NoSpace),
+            (Errno::LOOP, ErrorCode::InvalidPath),
+            (Errno::NAMETOOLONG, ErrorCode::InvalidPath),
+            (Errno::INVAL, ErrorCode::InvalidPath),
+            (Errno::XDEV, ErrorCode::InvalidPath),
+            (Errno::NXIO, ErrorCode::NotARegularFile),
+            (Errno::MFILE, ErrorCode::SandboxExhausted),
+            (Errno::NOMEM, ErrorCode::SandboxExhausted),
+            (Errno::IO, ErrorCode::Internal),
+        ] {
+            let shown = error(code, "");
+            let found = from_io(&errno.into(), "f");
+            assert_eq!(
+                (found.code, &found.details[0].value),
+                (shown.code, &shown.details[0].value),
+                "{errno:?}"
+            );
+        }
+    }
 }

@@ -31,34 +31,36 @@ fn check(path: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// A path relative to the workspace, with neither `.` nor `..`; empty is the
-/// workspace itself. Links are not looked at: the sandbox is what they cannot leave.
-pub(crate) fn relative(path: &str) -> Result<PathBuf, ConnectError> {
-    check(path)?;
-    let path = Path::new(path);
-    let path = match path.strip_prefix(WORKSPACE) {
-        Ok(below) => below,
-        Err(_) if path.is_absolute() => {
-            return Err(invalid("the path is outside the workspace"));
-        }
-        Err(_) => path,
-    };
+/// `path` with neither `.` nor `..` nor a slash at its end, which would follow a
+/// link; none when it leaves where it starts. Links are not looked at.
+fn clean(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
     for component in path.components() {
         match component {
             Component::Normal(name) => clean.push(name),
             Component::ParentDir => {
                 if !clean.pop() {
-                    return Err(invalid("the path leaves the workspace"));
+                    return None;
                 }
             }
-            Component::CurDir => {}
-            Component::RootDir | Component::Prefix(_) => {
-                return Err(invalid("the path is outside the workspace"));
-            }
+            Component::CurDir | Component::RootDir | Component::Prefix(_) => {}
         }
     }
-    Ok(clean)
+    Some(clean)
+}
+
+/// A path relative to the workspace; empty is the workspace itself.
+fn relative(path: &str) -> Result<PathBuf, ConnectError> {
+    check(path)?;
+    let path = Path::new(path);
+    let below = match path.strip_prefix(WORKSPACE) {
+        Ok(below) => below,
+        Err(_) if path.is_absolute() => {
+            return Err(invalid("the path is outside the workspace"));
+        }
+        Err(_) => path,
+    };
+    clean(below).ok_or_else(|| invalid("the path leaves the workspace"))
 }
 
 /// The file that a path in the workspace names.
@@ -70,12 +72,14 @@ pub(crate) fn in_workspace(workspace: &Path, path: &str) -> Result<PathBuf, Conn
 /// start at the workspace.
 pub(crate) fn in_sandbox(workspace: &Path, path: &str) -> Result<PathBuf, ConnectError> {
     check(path)?;
-    Ok(match path.strip_prefix('~') {
+    let path = match path.strip_prefix('~') {
         Some(below) if below.is_empty() || below.starts_with('/') => {
             workspace.join(below.trim_start_matches('/'))
         }
         _ => workspace.join(path),
-    })
+    };
+    let below = clean(&path).ok_or_else(|| invalid("the path leaves the sandbox"))?;
+    Ok(Path::new("/").join(below))
 }
 
 /// A path as answers show it: relative to the workspace.
@@ -133,6 +137,9 @@ mod tests {
         assert_eq!(at("~"), Path::new("/w"));
         assert_eq!(at("~/a"), Path::new("/w/a"));
         assert_eq!(at("a"), Path::new("/w/a"));
+        assert_eq!(at("~a"), Path::new("/w/~a"));
         assert_eq!(at("/tmp/a"), Path::new("/tmp/a"));
+        assert_eq!(at("/tmp/../a//link/."), Path::new("/a/link"));
+        assert!(in_sandbox(Path::new("/w"), "../..").is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! The service `filesystem.Filesystem`, as the public contract words it.
 
 mod entry;
+mod tree;
 mod watch;
 
 use std::{
-    collections::HashMap,
-    fs, io,
+    collections::{HashMap, VecDeque},
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -17,35 +17,34 @@ use std::{
 use connectrpc::{
     ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
 };
-use entry::entry_info;
 use futures::stream;
 use sandbox_core::ErrorCode;
 use sandbox_wire::filesystem::{
-    CreateWatcherRequest, CreateWatcherResponse, Filesystem, GetWatcherEventsRequest,
-    GetWatcherEventsResponse, ListDirRequest, ListDirResponse, MakeDirRequest, MakeDirResponse,
-    MoveRequest, MoveResponse, RemoveRequest, RemoveResponse, RemoveWatcherRequest,
-    RemoveWatcherResponse, StatRequest, StatResponse, WatchDirRequest, WatchDirResponse,
-    watch_dir_response,
+    CreateWatcherRequest, CreateWatcherResponse, Filesystem, FilesystemEvent,
+    GetWatcherEventsRequest, GetWatcherEventsResponse, ListDirRequest, ListDirResponse,
+    MakeDirRequest, MakeDirResponse, MoveRequest, MoveResponse, RemoveRequest, RemoveResponse,
+    RemoveWatcherRequest, RemoveWatcherResponse, StatRequest, StatResponse, WatchDirRequest,
+    WatchDirResponse, watch_dir_response,
 };
-use watch::Watch;
+use tokio::sync::Semaphore;
+use watch::{Wanted, Watch};
 
 use crate::{
-    error::{blocking, error, from_io},
+    blocking::{Caller, blocking},
+    error::error,
     path,
     state::Guest,
 };
 
-/// Entries of one listing.
-const MAX_ENTRIES: usize = 100_000;
-const MAX_DEPTH: u32 = 64;
-/// Watchers that are polled; each holds a thread of its own.
-const MAX_WATCHERS: usize = 32;
+/// Watches at once, streamed and polled; the kernel gives each user a few only.
+const MAX_WATCHES: usize = 32;
 const KEEPALIVE_DEFAULT: Duration = Duration::from_secs(90);
 
 pub(crate) struct FilesystemService {
     guest: Arc<Guest>,
     watchers: Mutex<HashMap<String, Watch>>,
     next_watcher: AtomicU64,
+    room: Arc<Semaphore>,
 }
 
 impl FilesystemService {
@@ -54,127 +53,77 @@ impl FilesystemService {
             guest,
             watchers: Mutex::default(),
             next_watcher: AtomicU64::new(1),
+            room: Arc::new(Semaphore::new(MAX_WATCHES)),
         }
     }
 
     async fn do_with<Q: Send + 'static, A: Send + 'static>(
         &self,
         request: Q,
-        work: fn(&Path, &Q) -> Result<A, ConnectError>,
+        work: fn(&Path, &Q, &Caller) -> Result<A, ConnectError>,
     ) -> ServiceResult<A> {
         let guest = Arc::clone(&self.guest);
-        Response::ok(blocking(move || work(&guest.workspace, &request)).await?)
+        Response::ok(blocking(move |caller| work(&guest.workspace, &request, caller)).await?)
     }
 
-    async fn watch(
-        &self,
-        path: &str,
-        recursive: bool,
-        with_entry: bool,
-    ) -> Result<Watch, ConnectError> {
-        let dir = path::in_sandbox(&self.guest.workspace, path)?;
-        let shown = path.to_owned();
-        blocking(move || Watch::start(&dir, recursive, with_entry, &shown)).await
+    async fn watch(&self, path: String, wanted: Wanted) -> Result<Watch, ConnectError> {
+        let dir = path::in_sandbox(&self.guest.workspace, &path)?;
+        let permit = Arc::clone(&self.room).try_acquire_owned().map_err(|_| {
+            error(
+                ErrorCode::SandboxExhausted,
+                "too many folders are being watched",
+            )
+        })?;
+        Watch::start(dir, wanted, path, permit).await
     }
-}
 
-fn stat(workspace: &Path, request: &StatRequest) -> Result<StatResponse, ConnectError> {
-    let file = path::in_sandbox(workspace, &request.path)?;
-    let entry = entry_info(&file).map_err(|cause| from_io(&cause, &request.path))?;
-    Ok(StatResponse {
-        entry: entry.into(),
-        ..Default::default()
-    })
-}
-
-fn make_dir(workspace: &Path, request: &MakeDirRequest) -> Result<MakeDirResponse, ConnectError> {
-    let dir = path::in_sandbox(workspace, &request.path)?;
-    let fail = |cause: io::Error| from_io(&cause, &request.path);
-    if fs::metadata(&dir).is_ok() {
-        return Err(fail(io::ErrorKind::AlreadyExists.into()));
+    fn watcher(&self, id: &str) -> Result<Watch, ConnectError> {
+        let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        watchers.get(id).cloned().ok_or_else(no_watcher)
     }
-    fs::create_dir_all(&dir).map_err(fail)?;
-    Ok(MakeDirResponse {
-        entry: entry_info(&dir).map_err(fail)?.into(),
-        ..Default::default()
-    })
-}
-
-fn move_entry(workspace: &Path, request: &MoveRequest) -> Result<MoveResponse, ConnectError> {
-    let source = path::in_sandbox(workspace, &request.source)?;
-    let destination = path::in_sandbox(workspace, &request.destination)?;
-    if let Some(parent) = destination.parent() {
-        fs::create_dir_all(parent).map_err(|cause| from_io(&cause, &request.destination))?;
-    }
-    fs::rename(&source, &destination).map_err(|cause| from_io(&cause, &request.source))?;
-    let entry = entry_info(&destination).map_err(|cause| from_io(&cause, &request.destination))?;
-    Ok(MoveResponse {
-        entry: entry.into(),
-        ..Default::default()
-    })
-}
-
-fn list_dir(workspace: &Path, request: &ListDirRequest) -> Result<ListDirResponse, ConnectError> {
-    let root = path::in_sandbox(workspace, &request.path)?;
-    let fail = |cause: io::Error| from_io(&cause, &request.path);
-    if !fs::metadata(&root).map_err(fail)?.is_dir() {
-        return Err(error(
-            ErrorCode::NotADirectory,
-            format!("`{}` is not a directory", request.path),
-        ));
-    }
-    let mut entries = Vec::new();
-    let mut left = vec![(root, request.depth.clamp(1, MAX_DEPTH))];
-    while let Some((dir, depth)) = left.pop() {
-        // A folder below may have gone, or may be closed.
-        let Ok(found) = fs::read_dir(&dir) else {
-            continue;
-        };
-        let mut paths: Vec<_> = found.flatten().map(|entry| entry.path()).collect();
-        paths.sort();
-        for path in paths {
-            if entries.len() >= MAX_ENTRIES {
-                return Err(error(
-                    ErrorCode::TooLarge,
-                    "the directory has too many entries",
-                ));
-            }
-            let Ok(entry) = entry_info(&path) else {
-                continue;
-            };
-            let is_dir = fs::symlink_metadata(&path).is_ok_and(|found| found.is_dir());
-            entries.push(entry);
-            if is_dir && depth > 1 {
-                left.push((path, depth - 1));
-            }
-        }
-    }
-    Ok(ListDirResponse {
-        entries,
-        ..Default::default()
-    })
-}
-
-fn remove(workspace: &Path, request: &RemoveRequest) -> Result<RemoveResponse, ConnectError> {
-    let file = path::in_sandbox(workspace, &request.path)?;
-    let fail = |cause: io::Error| from_io(&cause, &request.path);
-    if fs::symlink_metadata(&file).map_err(fail)?.is_dir() {
-        fs::remove_dir_all(&file).map_err(fail)?;
-    } else {
-        fs::remove_file(&file).map_err(fail)?;
-    }
-    Ok(RemoveResponse::default())
 }
 
 fn no_watcher() -> ConnectError {
     ConnectError::not_found("there is no such watcher")
 }
 
-fn response(event: impl Into<Option<watch_dir_response::Event>>) -> WatchDirResponse {
-    WatchDirResponse {
-        event: event.into(),
-        ..Default::default()
+/// A stream of what a watch tells.
+struct Telling {
+    watch: Watch,
+    keepalive: Duration,
+    /// Taken from the watch and not told yet.
+    next: VecDeque<watch_dir_response::Event>,
+}
+
+impl Telling {
+    async fn next(mut self) -> Result<Option<(WatchDirResponse, Self)>, ConnectError> {
+        while self.next.is_empty() {
+            // The wait alone is cut short: what has been taken must be told.
+            match tokio::time::timeout(self.keepalive, self.watch.changed()).await {
+                Ok(changed) => {
+                    changed?;
+                    let events = self.watch.take_or_rest().await?;
+                    self.next.extend(events.into_iter().map(Into::into));
+                }
+                Err(_) => self
+                    .next
+                    .push_back(watch_dir_response::KeepAlive::default().into()),
+            }
+        }
+        let message = WatchDirResponse {
+            event: self.next.pop_front(),
+            ..Default::default()
+        };
+        Ok(Some((message, self)))
     }
+}
+
+fn keepalive(context: &RequestContext) -> Duration {
+    context
+        .header("keepalive-ping-interval")
+        .and_then(|value| value.to_str().ok()?.parse().ok())
+        .filter(|seconds| *seconds > 0)
+        .map_or(KEEPALIVE_DEFAULT, Duration::from_secs)
 }
 
 impl Filesystem for FilesystemService {
@@ -183,7 +132,7 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, StatRequest>,
     ) -> ServiceResult<StatResponse> {
-        self.do_with(request.to_owned_message(), stat).await
+        self.do_with(request.to_owned_message(), tree::stat).await
     }
 
     async fn make_dir(
@@ -191,7 +140,8 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, MakeDirRequest>,
     ) -> ServiceResult<MakeDirResponse> {
-        self.do_with(request.to_owned_message(), make_dir).await
+        self.do_with(request.to_owned_message(), tree::make_dir)
+            .await
     }
 
     async fn r#move(
@@ -199,7 +149,8 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, MoveRequest>,
     ) -> ServiceResult<MoveResponse> {
-        self.do_with(request.to_owned_message(), move_entry).await
+        self.do_with(request.to_owned_message(), tree::move_entry)
+            .await
     }
 
     async fn list_dir(
@@ -207,7 +158,8 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, ListDirRequest>,
     ) -> ServiceResult<ListDirResponse> {
-        self.do_with(request.to_owned_message(), list_dir).await
+        self.do_with(request.to_owned_message(), tree::list_dir)
+            .await
     }
 
     async fn remove(
@@ -215,7 +167,7 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, RemoveRequest>,
     ) -> ServiceResult<RemoveResponse> {
-        self.do_with(request.to_owned_message(), remove).await
+        self.do_with(request.to_owned_message(), tree::remove).await
     }
 
     async fn watch_dir(
@@ -224,33 +176,16 @@ impl Filesystem for FilesystemService {
         request: ServiceRequest<'_, WatchDirRequest>,
     ) -> ServiceResult<ServiceStream<WatchDirResponse>> {
         let request = request.to_owned_message();
-        let watch = self
-            .watch(&request.path, request.recursive, request.include_entry)
-            .await?;
-        let every = context
-            .header("keepalive-ping-interval")
-            .and_then(|value| value.to_str().ok()?.parse().ok())
-            .filter(|seconds| *seconds > 0)
-            .map_or(KEEPALIVE_DEFAULT, Duration::from_secs);
-        let begin = (watch, true);
-        Ok(Response::stream(stream::unfold(
-            begin,
-            move |(mut watch, first)| async move {
-                if first {
-                    let start = watch_dir_response::StartEvent::default();
-                    return Some((
-                        Ok(response(watch_dir_response::Event::from(start))),
-                        (watch, false),
-                    ));
-                }
-                let event = match tokio::time::timeout(every, watch.next()).await {
-                    Ok(Some(event)) => watch_dir_response::Event::from(event),
-                    Ok(None) => return None,
-                    Err(_) => watch_dir_response::KeepAlive::default().into(),
-                };
-                Some((Ok(response(event)), (watch, false)))
-            },
-        )))
+        let wanted = Wanted {
+            recursive: request.recursive,
+            with_entry: request.include_entry,
+        };
+        let telling = Telling {
+            watch: self.watch(request.path, wanted).await?,
+            keepalive: keepalive(&context),
+            next: VecDeque::from([watch_dir_response::StartEvent::default().into()]),
+        };
+        Ok(Response::stream(stream::try_unfold(telling, Telling::next)))
     }
 
     async fn create_watcher(
@@ -259,17 +194,13 @@ impl Filesystem for FilesystemService {
         request: ServiceRequest<'_, CreateWatcherRequest>,
     ) -> ServiceResult<CreateWatcherResponse> {
         let request = request.to_owned_message();
-        let watch = self
-            .watch(&request.path, request.recursive, request.include_entry)
-            .await?;
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        if watchers.len() >= MAX_WATCHERS {
-            return Err(error(
-                ErrorCode::SandboxExhausted,
-                "too many watchers are open",
-            ));
-        }
+        let wanted = Wanted {
+            recursive: request.recursive,
+            with_entry: request.include_entry,
+        };
+        let watch = self.watch(request.path, wanted).await?;
         let watcher_id = format!("w{}", self.next_watcher.fetch_add(1, Ordering::Relaxed));
+        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
         watchers.insert(watcher_id.clone(), watch);
         Response::ok(CreateWatcherResponse {
             watcher_id,
@@ -282,12 +213,9 @@ impl Filesystem for FilesystemService {
         _: RequestContext,
         request: ServiceRequest<'_, GetWatcherEventsRequest>,
     ) -> ServiceResult<GetWatcherEventsResponse> {
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
-        let watch = watchers
-            .get_mut(request.watcher_id)
-            .ok_or_else(no_watcher)?;
+        let events: Vec<FilesystemEvent> = self.watcher(request.watcher_id)?.take().await?;
         Response::ok(GetWatcherEventsResponse {
-            events: watch.take(),
+            events,
             ..Default::default()
         })
     }

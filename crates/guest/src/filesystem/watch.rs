@@ -1,99 +1,295 @@
-//! Changes below a folder.
+//! Changes below a folder, by inotify(7).
+//!
+//! Events wait in the kernel, in a queue that is bounded there, until somebody
+//! takes them: a watch has neither a thread nor a buffer of its own.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    fs, io,
+    mem::MaybeUninit,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use connectrpc::ConnectError;
-use notify::{
-    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
-    event::{ModifyKind, RenameMode},
+use rustix::{
+    fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags},
+    io::{Errno, ioctl_fionread},
 };
 use sandbox_core::ErrorCode;
 use sandbox_wire::filesystem::{EventType, FilesystemEvent};
-use tokio::sync::mpsc;
+use tokio::{net::unix::pipe, sync::OwnedSemaphorePermit};
 
 use super::entry::entry_info;
-use crate::error::{error, from_io};
+use crate::{
+    blocking::blocking,
+    error::{error, from_io},
+    workspace::open::check_dir,
+};
 
-/// Events that wait to be taken; later ones are dropped.
-const MAX_WAITING: usize = 4096;
+/// Events that are taken at once.
+const MAX_EVENTS: usize = 4096;
+/// Folders of one recursive watch.
+const MAX_FOLDERS: usize = 8192;
+const READ_BYTES: usize = 16 * 1024;
+
+/// What is wanted of a watch.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub recursive: bool,
+    pub with_entry: bool,
+}
 
 /// Ends with its value.
+#[derive(Clone)]
 pub(super) struct Watch {
-    events: mpsc::Receiver<FilesystemEvent>,
-    _watcher: RecommendedWatcher,
+    /// The same queue, to wait on; nothing is read through it.
+    ready: Arc<pipe::Receiver>,
+    watched: Arc<Mutex<Watched>>,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl Watch {
-    pub fn start(
-        dir: &Path,
-        recursive: bool,
-        with_entry: bool,
-        shown: &str,
+    pub async fn start(
+        dir: PathBuf,
+        wanted: Wanted,
+        shown: String,
+        permit: OwnedSemaphorePermit,
     ) -> Result<Self, ConnectError> {
-        let found = std::fs::metadata(dir).map_err(|cause| from_io(&cause, shown))?;
-        if !found.is_dir() {
-            return Err(error(
-                ErrorCode::NotADirectory,
-                format!("`{shown}` is not a directory"),
-            ));
-        }
-        let (sender, events) = mpsc::channel(MAX_WAITING);
-        let root = dir.to_owned();
-        let exhausted = |_| {
-            error(
-                ErrorCode::SandboxExhausted,
-                "no more folders can be watched",
-            )
-        };
-        let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            let Ok(event) = event else { return };
-            for event in filesystem_events(&root, event, with_entry) {
-                let _ = sender.try_send(event);
-            }
+        let (watched, signal) = blocking(move |_| {
+            check_dir(&dir, &shown)?;
+            let watched = Watched::start(dir, wanted).map_err(|cause| failed(&cause, &shown))?;
+            let signal = watched.events.try_clone().map_err(|_| exhausted())?;
+            Ok((watched, signal))
         })
-        .map_err(exhausted)?;
-        let mode = match recursive {
-            true => RecursiveMode::Recursive,
-            false => RecursiveMode::NonRecursive,
-        };
-        watcher.watch(dir, mode).map_err(exhausted)?;
+        .await?;
         Ok(Self {
-            events,
-            _watcher: watcher,
+            ready: Arc::new(
+                pipe::Receiver::from_owned_fd_unchecked(signal).map_err(|_| exhausted())?,
+            ),
+            watched: Arc::new(Mutex::new(watched)),
+            _permit: Arc::new(permit),
         })
     }
 
-    pub async fn next(&mut self) -> Option<FilesystemEvent> {
-        self.events.recv().await
+    /// Waits for something to happen; nothing is lost when the wait is given up.
+    pub async fn changed(&self) -> Result<(), ConnectError> {
+        self.ready.readable().await.map_err(|_| exhausted())
+    }
+
+    /// What has happened; when there is nothing, the next wait is a real one.
+    pub async fn take_or_rest(&self) -> Result<Vec<FilesystemEvent>, ConnectError> {
+        let events = self.take().await?;
+        if events.is_empty() {
+            // Forgets that it was ready, unless something has come since.
+            let _ = self.ready.try_io(|| match ioctl_fionread(&*self.ready) {
+                Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+                _ => Ok(()),
+            });
+        }
+        Ok(events)
     }
 
     /// What has happened since the last time.
-    pub fn take(&mut self) -> Vec<FilesystemEvent> {
-        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    pub async fn take(&self) -> Result<Vec<FilesystemEvent>, ConnectError> {
+        let watched = Arc::clone(&self.watched);
+        blocking(move |_| {
+            let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
+            watched.take().map_err(|cause| failed(&cause, "the folder"))
+        })
+        .await
     }
 }
 
-fn filesystem_events(root: &Path, event: Event, with_entry: bool) -> Vec<FilesystemEvent> {
-    let kind = match event.kind {
-        EventKind::Create(_) => EventType::EVENT_TYPE_CREATE,
-        EventKind::Remove(_) => EventType::EVENT_TYPE_REMOVE,
-        // Told once more with both names.
-        EventKind::Modify(ModifyKind::Name(RenameMode::Both)) => return Vec::new(),
-        EventKind::Modify(ModifyKind::Name(RenameMode::To)) => EventType::EVENT_TYPE_CREATE,
-        EventKind::Modify(ModifyKind::Name(_)) => EventType::EVENT_TYPE_RENAME,
-        EventKind::Modify(ModifyKind::Metadata(_)) => EventType::EVENT_TYPE_CHMOD,
-        EventKind::Modify(_) => EventType::EVENT_TYPE_WRITE,
-        _ => return Vec::new(),
-    };
-    let named = |path: &PathBuf| FilesystemEvent {
-        name: path
-            .strip_prefix(root)
-            .unwrap_or(path)
-            .to_string_lossy()
-            .into_owned(),
-        r#type: kind.into(),
-        entry: with_entry.then(|| entry_info(path).ok()).flatten().into(),
-        ..Default::default()
-    };
-    event.paths.iter().map(named).collect()
+fn exhausted() -> ConnectError {
+    error(
+        ErrorCode::SandboxExhausted,
+        "no more folders can be watched",
+    )
+}
+
+fn failed(cause: &io::Error, shown: &str) -> ConnectError {
+    let limits = [Errno::NOSPC, Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+    match cause.raw_os_error() {
+        Some(code) if limits.iter().any(|limit| limit.raw_os_error() == code) => exhausted(),
+        _ => from_io(cause, shown),
+    }
+}
+
+struct Watched {
+    events: OwnedFd,
+    root: PathBuf,
+    wanted: Wanted,
+    /// By watch descriptor, relative to the root.
+    folders: HashMap<i32, PathBuf>,
+}
+
+impl Watched {
+    fn start(root: PathBuf, wanted: Wanted) -> io::Result<Self> {
+        let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        let mut watched = Self {
+            events,
+            root,
+            wanted,
+            folders: HashMap::new(),
+        };
+        watched.watch(PathBuf::new(), WatchFlags::empty())?;
+        if wanted.recursive {
+            watched.watch_below(Path::new(""))?;
+        }
+        Ok(watched)
+    }
+
+    fn watch(&mut self, folder: PathBuf, flags: WatchFlags) -> io::Result<()> {
+        if self.folders.len() >= MAX_FOLDERS {
+            return Err(Errno::NOSPC.into());
+        }
+        let changes = WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MODIFY
+            | WatchFlags::ATTRIB
+            | WatchFlags::MOVE
+            | WatchFlags::ONLYDIR
+            | WatchFlags::EXCL_UNLINK;
+        let path = self.root.join(&folder);
+        let descriptor = inotify::add_watch(&self.events, path, changes | flags)?;
+        self.folders.insert(descriptor, folder);
+        Ok(())
+    }
+
+    /// Watches the folders in `folder` and below; gives all that is there.
+    fn watch_below(&mut self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        let mut left = vec![folder.to_owned()];
+        while let Some(folder) = left.pop() {
+            // It may have gone.
+            let Ok(entries) = fs::read_dir(self.root.join(&folder)) else {
+                continue;
+            };
+            for entry in entries.flatten() {
+                let below = folder.join(entry.file_name());
+                if found.len() < MAX_EVENTS {
+                    found.push(below.clone());
+                }
+                if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    continue;
+                }
+                match self.watch(below.clone(), WatchFlags::DONT_FOLLOW) {
+                    Ok(()) => left.push(below),
+                    Err(cause) if cause.raw_os_error() == Some(Errno::NOSPC.raw_os_error()) => {
+                        return Err(cause);
+                    }
+                    // Gone, closed, or too long a path.
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn forget(&mut self, folder: &Path) {
+        let events = &self.events;
+        self.folders.retain(|descriptor, watched| {
+            let is_below = watched.starts_with(folder);
+            if is_below {
+                let _ = inotify::remove_watch(events, *descriptor);
+            }
+            !is_below
+        });
+    }
+
+    fn take(&mut self) -> io::Result<Vec<FilesystemEvent>> {
+        let mut events = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        // Of the first events only, so that a flood does not keep us here.
+        while events.len() < MAX_EVENTS {
+            let changes = match self.read(&mut buffer)? {
+                changes if changes.is_empty() => break,
+                changes => changes,
+            };
+            for (flags, path) in changes {
+                self.apply(flags, path, &mut events)?;
+            }
+        }
+        Ok(events)
+    }
+
+    /// One buffer of changes; none when nothing has happened.
+    fn read(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Vec<(ReadFlags, PathBuf)>> {
+        let mut changes = Vec::new();
+        let mut reader = Reader::new(&self.events, buffer);
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    // Without a name it is about a folder of ours, which the one above tells too.
+                    let folder = self.folders.get(&event.wd());
+                    if let (Some(folder), Some(name)) = (folder, event.file_name()) {
+                        let name = std::ffi::OsStr::from_bytes(name.to_bytes());
+                        changes.push((event.events(), folder.join(name)));
+                    }
+                }
+                Err(Errno::AGAIN) => return Ok(changes),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            if reader.is_buffer_empty() && !changes.is_empty() {
+                return Ok(changes);
+            }
+        }
+    }
+
+    fn apply(
+        &mut self,
+        flags: ReadFlags,
+        path: PathBuf,
+        events: &mut Vec<FilesystemEvent>,
+    ) -> io::Result<()> {
+        let Some(kind) = event_type(flags) else {
+            return Ok(());
+        };
+        events.push(self.event(kind, &path));
+        if !self.wanted.recursive || !flags.contains(ReadFlags::ISDIR) {
+            return Ok(());
+        }
+        match kind {
+            EventType::EVENT_TYPE_CREATE => {
+                // What was put into it before it was watched is told here.
+                if self.watch(path.clone(), WatchFlags::DONT_FOLLOW).is_ok() {
+                    for below in self.watch_below(&path)? {
+                        events.push(self.event(kind, &below));
+                    }
+                }
+            }
+            EventType::EVENT_TYPE_RENAME | EventType::EVENT_TYPE_REMOVE => self.forget(&path),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn event(&self, kind: EventType, path: &Path) -> FilesystemEvent {
+        let entry = match self.wanted.with_entry {
+            true => entry_info(&self.root.join(path)).ok(),
+            false => None,
+        };
+        FilesystemEvent {
+            name: path.to_string_lossy().into_owned(),
+            r#type: kind.into(),
+            entry: entry.into(),
+            ..Default::default()
+        }
+    }
+}
+
+fn event_type(flags: ReadFlags) -> Option<EventType> {
+    [
+        (ReadFlags::CREATE, EventType::EVENT_TYPE_CREATE),
+        (ReadFlags::MOVED_TO, EventType::EVENT_TYPE_CREATE),
+        (ReadFlags::MOVED_FROM, EventType::EVENT_TYPE_RENAME),
+        (ReadFlags::DELETE, EventType::EVENT_TYPE_REMOVE),
+        (ReadFlags::MODIFY, EventType::EVENT_TYPE_WRITE),
+        (ReadFlags::ATTRIB, EventType::EVENT_TYPE_CHMOD),
+    ]
+    .into_iter()
+    .find_map(|(flag, kind)| flags.contains(flag).then_some(kind))
 }

@@ -1,67 +1,78 @@
 //! Files whose path matches a pattern, the newest first.
 
-use std::{cmp::Reverse, fs, path::Path};
+use std::{cmp::Reverse, collections::BinaryHeap, fs, path::Path};
 
 use connectrpc::ConnectError;
-use globset::GlobBuilder;
-use sandbox_core::ErrorCode;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use ignore::overrides::Override;
 use sandbox_wire::sandbox::v1::{GlobRequest, GlobResponse};
 
-use super::{Limit, walk};
-use crate::{
-    error::{error, from_io},
-    path,
+use super::{
+    Limit, check_glob, invalid_pattern,
+    walk::{Choice, Walk},
 };
+use crate::{path, workspace::open::check_dir};
 
-/// Paths that are looked at before the newest are chosen.
-const MAX_FOUND: usize = 1_000_000;
+/// Most paths of one answer, whatever was asked for.
+const MAX_RESULTS: usize = 100_000;
 
 pub(super) fn glob(
     workspace: &Path,
     request: &GlobRequest,
-    limit: &Limit,
+    limit: &Limit<'_>,
 ) -> Result<GlobResponse, ConnectError> {
     let root = path::in_workspace(workspace, &request.path)?;
-    let shown = path::shown(workspace, &root);
-    fs::metadata(&root).map_err(|cause| from_io(&cause, &shown))?;
-    let pattern = request
-        .pattern
-        .strip_prefix("./")
-        .unwrap_or(&request.pattern);
-    let matcher = GlobBuilder::new(pattern)
-        .literal_separator(true)
-        .build()
-        .map_err(|cause| error(ErrorCode::InvalidPattern, cause.to_string()))?
-        .compile_matcher();
-    let mut found = Vec::new();
+    let matcher = matcher(&request.pattern)?;
+    check_dir(&root, &path::shown(workspace, &root))?;
+    let max = usize::try_from(request.max_results)
+        .unwrap_or(usize::MAX)
+        .min(MAX_RESULTS);
+    let choice = Choice {
+        hidden: request.hidden,
+        no_ignore: true,
+        filter: Override::empty(),
+    };
+    let mut walk = Walk::new(workspace, root.clone(), choice, limit);
+    // The oldest of those kept is on top, the first to be left out.
+    let mut newest = BinaryHeap::new();
     let mut truncated = false;
-    for entry in walk(&root, request.hidden, true).build().flatten() {
-        if limit.reached() || found.len() >= MAX_FOUND {
-            truncated = true;
-            break;
-        }
-        let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
-        if below.as_os_str().is_empty()
-            || entry.file_type().is_some_and(|kind| kind.is_dir())
-            || !matcher.is_match(below)
-        {
+    for found in walk.by_ref() {
+        let below = found.path.strip_prefix(&root).unwrap_or(&found.path);
+        if !matcher.is_match(below) {
             continue;
         }
         // It may have gone since.
-        if let Ok(modified) = entry
-            .metadata()
-            .map_err(drop)
-            .and_then(|found| found.modified().map_err(drop))
-        {
-            found.push((Reverse(modified), path::shown(workspace, entry.path())));
+        let Ok(modified) = fs::symlink_metadata(&found.path).and_then(|found| found.modified())
+        else {
+            continue;
+        };
+        newest.push((Reverse(modified), path::shown(workspace, &found.path)));
+        if newest.len() > max {
+            newest.pop();
+            truncated = true;
         }
     }
-    found.sort();
-    let max = usize::try_from(request.max_results).unwrap_or(usize::MAX);
-    truncated |= found.len() > max;
+    let paths = newest.into_sorted_vec();
     Ok(GlobResponse {
-        paths: found.into_iter().take(max).map(|(_, path)| path).collect(),
-        truncated,
+        paths: paths.into_iter().map(|(_, path)| path).collect(),
+        truncated: truncated || walk.is_partial(),
         ..Default::default()
     })
+}
+
+fn matcher(pattern: &str) -> Result<GlobSet, ConnectError> {
+    check_glob(pattern)?;
+    let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+    if pattern.is_empty() {
+        return Err(invalid_pattern("the pattern is empty"));
+    }
+    let glob = GlobBuilder::new(pattern)
+        .literal_separator(true)
+        .build()
+        .map_err(invalid_pattern)?;
+    // A set, because a single matcher panics on a pattern that is too large.
+    GlobSetBuilder::new()
+        .add(glob)
+        .build()
+        .map_err(invalid_pattern)
 }

@@ -1,26 +1,26 @@
 //! Lines that match a pattern.
 
 use std::{
-    fs::{self, OpenOptions},
-    io,
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
     path::Path,
 };
 
 use connectrpc::ConnectError;
-use grep_matcher::Matcher as _;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{
-    BinaryDetection, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
-};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 use ignore::overrides::{Override, OverrideBuilder};
-use sandbox_core::ErrorCode;
-use sandbox_wire::sandbox::v1::{GrepCount, GrepMatch, GrepOutput, GrepRequest, GrepResponse};
+use sandbox_wire::sandbox::v1::{GrepRequest, GrepResponse};
 
-use super::{Limit, walk};
+use super::{
+    Limit, check_glob, invalid_pattern,
+    matches::{InFile, Matches},
+    walk::{Choice, Walk},
+};
 use crate::{
-    error::{error, from_io},
+    error::from_io,
     path,
-    workspace::open::open,
+    workspace::open::{check_dir, open},
 };
 
 const MAX_PATTERN_BYTES: usize = 64 * 1024;
@@ -28,232 +28,131 @@ const MAX_PATTERN_BYTES: usize = 64 * 1024;
 /// (CVE-2022-24713).
 const MAX_COMPILED_BYTES: usize = 8 * 1024 * 1024;
 const MAX_CONTEXT_LINES: u32 = 100;
-/// A longer line is cut.
-const MAX_LINE_CHARS: usize = 2000;
-/// Of one file, before the searcher gives it up.
-const MAX_LINE_HEAP_BYTES: usize = 16 * 1024 * 1024;
-
-fn invalid(cause: impl ToString) -> ConnectError {
-    error(ErrorCode::InvalidPattern, cause.to_string())
-}
+/// Longest line, and largest file of a search across lines.
+const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
 
 pub(super) fn grep(
     workspace: &Path,
     request: &GrepRequest,
-    limit: &Limit,
+    limit: &Limit<'_>,
 ) -> Result<GrepResponse, ConnectError> {
     let root = path::in_workspace(workspace, &request.path)?;
     let shown = path::shown(workspace, &root);
-    fs::metadata(&root).map_err(|cause| from_io(&cause, &shown))?;
+    let filter = filter(&root, &request.glob)?;
     let mut grep = Grep {
         matcher: matcher(request)?,
-        answer: GrepResponse::default(),
-        request,
+        searcher: searcher(request),
+        matches: Matches::new(request),
         limit,
-        bytes_left: request.max_bytes,
     };
-    let mut searcher = SearcherBuilder::new()
-        .line_number(true)
-        .multi_line(request.multiline)
-        .before_context(request.before.min(MAX_CONTEXT_LINES) as usize)
-        .after_context(request.after.min(MAX_CONTEXT_LINES) as usize)
-        .binary_detection(BinaryDetection::quit(0))
-        .heap_limit(Some(MAX_LINE_HEAP_BYTES))
-        .build();
-    let filter = filter(&root, request)?;
-    for entry in walk(&root, request.hidden, request.no_ignore)
-        .overrides(filter)
-        .build()
-        .flatten()
-    {
-        if limit.reached() {
-            grep.answer.truncated = true;
-            grep.answer.timed_out = true;
+    let found = fs::metadata(&root).map_err(|cause| from_io(&cause, &shown))?;
+    if !found.is_dir() {
+        // A file that is named is searched, whatever the filters say.
+        let (file, found) = open(&root, OpenOptions::new().read(true), &shown)?;
+        grep.search(&file, found.len(), shown);
+        return Ok(grep.matches.answer);
+    }
+    check_dir(&root, &shown)?;
+    let choice = Choice {
+        hidden: request.hidden,
+        no_ignore: request.no_ignore,
+        filter,
+    };
+    let mut walk = Walk::new(workspace, root, choice, limit);
+    for found in walk.by_ref().filter(|found| found.kind.is_file()) {
+        let shown = path::shown(workspace, &found.path);
+        // What cannot be read, or is no file any more, holds no match.
+        if let Ok((file, found)) = open(&found.path, OpenOptions::new().read(true), &shown) {
+            grep.search(&file, found.len(), shown);
         }
-        if grep.answer.truncated {
+        if grep.matches.is_over() {
             break;
         }
-        if entry.file_type().is_none_or(|kind| kind.is_file()) {
-            grep.search(&mut searcher, workspace, entry.path());
-        }
     }
-    Ok(grep.answer)
+    let mut answer = grep.matches.answer;
+    answer.timed_out = limit.reached() && (walk.is_partial() || answer.timed_out);
+    answer.truncated |= walk.is_partial();
+    Ok(answer)
 }
 
 fn matcher(request: &GrepRequest) -> Result<RegexMatcher, ConnectError> {
     if request.pattern.len() > MAX_PATTERN_BYTES {
-        return Err(invalid("the pattern is longer than 64 KiB"));
+        return Err(invalid_pattern("the pattern is longer than 64 KiB"));
     }
     let mut builder = RegexMatcherBuilder::new();
     builder
         .case_insensitive(request.ignore_case)
         .multi_line(true)
-        .dot_matches_new_line(false)
         .fixed_strings(request.literal)
         .size_limit(MAX_COMPILED_BYTES)
         .dfa_size_limit(MAX_COMPILED_BYTES);
     if !request.multiline {
         builder.line_terminator(Some(b'\n'));
     }
-    builder.build(&request.pattern).map_err(invalid)
+    builder.build(&request.pattern).map_err(invalid_pattern)
 }
 
-fn filter(root: &Path, request: &GrepRequest) -> Result<Override, ConnectError> {
+fn searcher(request: &GrepRequest) -> Searcher {
+    SearcherBuilder::new()
+        .line_number(true)
+        .multi_line(request.multiline)
+        .before_context(request.before.min(MAX_CONTEXT_LINES) as usize)
+        .after_context(request.after.min(MAX_CONTEXT_LINES) as usize)
+        .binary_detection(BinaryDetection::quit(0))
+        .heap_limit(Some(MAX_LINE_BYTES))
+        .build()
+}
+
+fn filter(root: &Path, glob: &str) -> Result<Override, ConnectError> {
+    check_glob(glob)?;
     let mut filter = OverrideBuilder::new(root);
-    if !request.glob.is_empty() {
-        filter.add(&request.glob).map_err(invalid)?;
+    if !glob.is_empty() {
+        filter.add(glob).map_err(invalid_pattern)?;
     }
-    filter.build().map_err(invalid)
+    filter.build().map_err(invalid_pattern)
 }
 
 struct Grep<'a> {
     matcher: RegexMatcher,
-    answer: GrepResponse,
-    request: &'a GrepRequest,
-    limit: &'a Limit,
-    bytes_left: u64,
+    searcher: Searcher,
+    matches: Matches<'a>,
+    limit: &'a Limit<'a>,
 }
 
 impl Grep<'_> {
-    fn search(&mut self, searcher: &mut Searcher, workspace: &Path, file: &Path) {
-        let shown = path::shown(workspace, file);
-        // What cannot be read, or is no file any more, holds no match.
-        let Ok((open, _)) = open(file, OpenOptions::new().read(true), &shown) else {
-            return;
+    fn search(&mut self, file: &File, size: u64, shown: String) {
+        let input = Timely {
+            // Not what is added meanwhile: a file may grow as fast as it is read.
+            file: file.take(size),
+            limit: self.limit,
         };
-        let matcher = self.matcher.clone();
-        let mut found = InFile {
-            grep: self,
-            path: shown,
-            before: Vec::new(),
-            count: 0,
-        };
-        let _ = searcher.search_file(&matcher, &open, &mut found);
-        let (path, count) = (found.path, found.count);
-        if count > 0
-            && self.request.output != GrepOutput::GREP_OUTPUT_MATCHES
-            && self.take(path.len())
-        {
-            self.answer.files.push(GrepCount {
-                path,
-                count,
-                ..Default::default()
-            });
+        let mut found = InFile::new(&mut self.matches, &self.matcher, shown);
+        let result = self
+            .searcher
+            .search_reader(&self.matcher, input, &mut found);
+        found.finish();
+        let answer = &mut self.matches.answer;
+        if self.limit.reached() {
+            answer.timed_out = true;
+            answer.truncated = true;
+        } else if result.is_err() {
+            // A line beyond the bound: what lies after it has not been seen.
+            answer.truncated = true;
         }
-    }
-
-    /// Whether there is room for so much more text.
-    fn take(&mut self, bytes: usize) -> bool {
-        match self.bytes_left.checked_sub(bytes as u64 + 64) {
-            Some(left) => {
-                self.bytes_left = left;
-                true
-            }
-            None => {
-                self.answer.truncated = true;
-                false
-            }
-        }
-    }
-
-    fn is_full(&self) -> bool {
-        let found = match self.request.output.as_known() {
-            Some(GrepOutput::GREP_OUTPUT_FILES | GrepOutput::GREP_OUTPUT_COUNT) => {
-                self.answer.files.len()
-            }
-            _ => self.answer.matches.len(),
-        };
-        found >= self.request.max_matches as usize
     }
 }
 
-struct InFile<'a, 'b> {
-    grep: &'a mut Grep<'b>,
-    path: String,
-    before: Vec<String>,
-    count: u64,
+/// A file that cannot be read any further when the time is up.
+struct Timely<'a> {
+    file: io::Take<&'a File>,
+    limit: &'a Limit<'a>,
 }
 
-fn text(line: &[u8]) -> String {
-    let line = String::from_utf8_lossy(line);
-    let line = line.trim_end_matches(['\n', '\r']);
-    match line.char_indices().nth(MAX_LINE_CHARS) {
-        Some((at, _)) => format!("{}…", &line[..at]),
-        None => line.to_owned(),
-    }
-}
-
-impl Sink for InFile<'_, '_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
-        let grep = &mut *self.grep;
-        if grep.limit.reached() {
-            grep.answer.truncated = true;
-            grep.answer.timed_out = true;
-            return Ok(false);
+impl Read for Timely<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.limit.reached() {
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        self.count += 1;
-        match grep.request.output.as_known() {
-            Some(GrepOutput::GREP_OUTPUT_FILES) => {
-                grep.answer.truncated |= grep.is_full();
-                self.count = u64::from(!grep.answer.truncated);
-                return Ok(false);
-            }
-            Some(GrepOutput::GREP_OUTPUT_COUNT) => {
-                if grep.is_full() {
-                    grep.answer.truncated = true;
-                    self.count = 0;
-                }
-                return Ok(!grep.answer.truncated);
-            }
-            _ => {}
-        }
-        if grep.is_full() {
-            grep.answer.truncated = true;
-            return Ok(false);
-        }
-        let line = found.bytes();
-        let start = grep
-            .matcher
-            .find(line)
-            .ok()
-            .flatten()
-            .map_or(0, |at| at.start());
-        let column = String::from_utf8_lossy(&line[..start]).chars().count() as u64 + 1;
-        let shown = text(line);
-        let before = std::mem::take(&mut self.before);
-        let size = self.path.len() + shown.len() + before.iter().map(String::len).sum::<usize>();
-        if !grep.take(size) {
-            return Ok(false);
-        }
-        grep.answer.matches.push(GrepMatch {
-            path: self.path.clone(),
-            line: found.line_number().unwrap_or(0),
-            column,
-            text: shown,
-            before,
-            ..Default::default()
-        });
-        Ok(true)
-    }
-
-    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> io::Result<bool> {
-        if self.grep.request.output != GrepOutput::GREP_OUTPUT_MATCHES {
-            return Ok(true);
-        }
-        let line = text(context.bytes());
-        if !self.grep.take(line.len()) {
-            return Ok(false);
-        }
-        match context.kind() {
-            SinkContextKind::Before => self.before.push(line),
-            _ => {
-                if let Some(last) = self.grep.answer.matches.last_mut() {
-                    last.after.push(line);
-                }
-            }
-        }
-        Ok(true)
+        self.file.read(buffer)
     }
 }

@@ -2,21 +2,29 @@
 
 mod glob;
 mod grep;
+mod ignored;
+mod matches;
+mod walk;
 
 use std::{
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use connectrpc::{ConnectError, RequestContext, Response, ServiceRequest, ServiceResult};
-use ignore::WalkBuilder;
+use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{GlobRequest, GlobResponse, GrepRequest, GrepResponse, Search};
 
-use crate::{error::blocking, state::Guest};
+use crate::{
+    blocking::{Caller, blocking},
+    error::error,
+    state::Guest,
+};
+
+const MAX_GLOB_BYTES: usize = 4096;
+/// Braces within braces; `globset` recurses into them without a bound.
+const MAX_GLOB_DEPTH: usize = 16;
 
 pub(crate) struct SearchService(Arc<Guest>);
 
@@ -29,53 +37,54 @@ impl SearchService {
         &self,
         request: Q,
         timeout_ms: u32,
-        search: fn(&Path, &Q, &Limit) -> Result<A, ConnectError>,
+        search: fn(&Path, &Q, &Limit<'_>) -> Result<A, ConnectError>,
     ) -> ServiceResult<A> {
-        let limit = Limit {
-            until: Instant::now() + Duration::from_millis(timeout_ms.into()),
-            left: Arc::default(),
-        };
-        // Set when the caller has gone, for the work is on a thread of its own.
-        let _gone = SetOnDrop(Arc::clone(&limit.left));
+        let until = Instant::now() + Duration::from_millis(timeout_ms.into());
         let guest = Arc::clone(&self.0);
-        Response::ok(blocking(move || search(&guest.workspace, &request, &limit)).await?)
-    }
-}
-
-struct SetOnDrop(Arc<AtomicBool>);
-
-impl Drop for SetOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
+        let answer = blocking(move |caller| {
+            let limit = Limit { until, caller };
+            search(&guest.workspace, &request, &limit)
+        });
+        Response::ok(answer.await?)
     }
 }
 
 /// When a search must end.
-struct Limit {
+struct Limit<'a> {
     until: Instant,
-    left: Arc<AtomicBool>,
+    caller: &'a Caller,
 }
 
-impl Limit {
+impl Limit<'_> {
     fn reached(&self) -> bool {
-        self.left.load(Ordering::Relaxed) || Instant::now() >= self.until
+        self.caller.is_gone() || Instant::now() >= self.until
     }
 }
 
-/// Walks in the order of names, and never through a link.
-fn walk(root: &Path, hidden: bool, no_ignore: bool) -> WalkBuilder {
-    let mut walk = WalkBuilder::new(root);
-    walk.hidden(!hidden)
-        .ignore(!no_ignore)
-        .git_ignore(!no_ignore)
-        .git_exclude(!no_ignore)
-        // What is above the workspace, or whose home this is, has no say.
-        .parents(false)
-        .git_global(false)
-        .require_git(false)
-        .follow_links(false)
-        .sort_by_file_name(Ord::cmp);
-    walk
+fn invalid_pattern(cause: impl ToString) -> ConnectError {
+    error(ErrorCode::InvalidPattern, cause.to_string())
+}
+
+fn is_too_complex(glob: &str) -> bool {
+    let mut depth = 0_usize;
+    let deepest = glob.bytes().fold(0, |deepest: usize, byte| {
+        match byte {
+            b'{' => depth += 1,
+            b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest.max(depth)
+    });
+    glob.len() > MAX_GLOB_BYTES || deepest > MAX_GLOB_DEPTH
+}
+
+fn check_glob(glob: &str) -> Result<(), ConnectError> {
+    if is_too_complex(glob) {
+        return Err(invalid_pattern(
+            "the glob is longer than 4096 bytes, or its braces are nested too deep",
+        ));
+    }
+    Ok(())
 }
 
 impl Search for SearchService {

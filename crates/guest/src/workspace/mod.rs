@@ -1,28 +1,31 @@
 //! The service `sandbox.v1.Workspace`.
 
+mod lines;
 pub(crate) mod open;
 pub(crate) mod read;
+pub(crate) mod remove;
+pub(crate) mod replace;
 mod tree;
 mod write;
 
-use std::{fs::File, io::Read as _, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use connectrpc::{
     ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
 };
-use futures::stream;
+use futures::{StreamExt as _, stream};
+use read::Chunks;
 use sandbox_wire::sandbox::v1::{
-    EditRequest, EditResponse, ListEntriesRequest, ListEntriesResponse, ReadBytesRequest,
-    ReadBytesResponse, ReadLinesRequest, ReadLinesResponse, RemoveEntryRequest,
-    RemoveEntryResponse, RenameRequest, RenameResponse, Workspace, WriteRequest, WriteResponse,
+    __buffa::oneof::read_bytes_response::Part, EditRequest, EditResponse, ListEntriesRequest,
+    ListEntriesResponse, ReadBytesRequest, ReadBytesResponse, ReadLinesRequest, ReadLinesResponse,
+    RemoveEntryRequest, RemoveEntryResponse, RenameRequest, RenameResponse, Workspace,
+    WriteRequest, WriteResponse,
 };
 
 use crate::{
-    error::{blocking, from_io},
+    blocking::{Caller, blocking},
     state::Guest,
 };
-
-const CHUNK_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct WorkspaceService(Arc<Guest>);
 
@@ -34,48 +37,23 @@ impl WorkspaceService {
     async fn do_with<Q: Send + 'static, A: Send + 'static>(
         &self,
         request: Q,
-        work: fn(&Path, &Q) -> Result<A, ConnectError>,
+        work: impl FnOnce(&Path, &Q, &Caller) -> Result<A, ConnectError> + Send + 'static,
     ) -> ServiceResult<A> {
         let guest = Arc::clone(&self.0);
-        Response::ok(blocking(move || work(&guest.workspace, &request)).await?)
+        Response::ok(blocking(move |caller| work(&guest.workspace, &request, caller)).await?)
     }
 }
 
-/// What is left to send of a file.
-struct Left {
-    file: Option<(File, u64)>,
-    first: Option<ReadBytesResponse>,
-}
-
-async fn next_part(mut left: Left) -> Result<Option<(ReadBytesResponse, Left)>, ConnectError> {
-    if let Some(first) = left.first.take() {
-        return Ok(Some((first, left)));
-    }
-    let Some((mut file, length)) = left.file.take() else {
-        return Ok(None);
-    };
-    let (file, data) = blocking(move || {
-        let mut data = Vec::new();
-        (&mut file)
-            .take(length.min(CHUNK_BYTES))
-            .read_to_end(&mut data)
-            .map_err(|cause| from_io(&cause, "the file"))?;
-        Ok((file, data))
-    })
-    .await?;
-    // A file that has become shorter ends early.
-    if data.is_empty() {
-        return Ok(None);
-    }
-    let length = length - data.len() as u64;
-    left.file = (length > 0).then_some((file, length));
-    let part = ReadBytesResponse {
-        part: Some(
-            sandbox_wire::sandbox::v1::__buffa::oneof::read_bytes_response::Part::Data(data),
-        ),
+fn response(part: Part) -> ReadBytesResponse {
+    ReadBytesResponse {
+        part: Some(part),
         ..Default::default()
-    };
-    Ok(Some((part, left)))
+    }
+}
+
+async fn next_part(left: Chunks) -> Result<Option<(ReadBytesResponse, Chunks)>, ConnectError> {
+    let next = left.next().await?;
+    Ok(next.map(|(data, left)| (response(Part::Data(data)), left)))
 }
 
 impl Workspace for WorkspaceService {
@@ -95,17 +73,13 @@ impl Workspace for WorkspaceService {
     ) -> ServiceResult<ServiceStream<ReadBytesResponse>> {
         let request = request.to_owned_message();
         let guest = Arc::clone(&self.0);
-        let (info, file, length) =
-            blocking(move || read::open_bytes(&guest.workspace, &request)).await?;
-        let left = Left {
-            file: Some((file, length)),
-            first: Some(ReadBytesResponse {
-                part: info.into(),
-                ..Default::default()
-            }),
-        };
+        let (info, chunks) =
+            blocking(move |_| read::open_bytes(&guest.workspace, &request)).await?;
+        let first = stream::iter([Ok(response(info.into()))]);
         // Read when asked for: a reader that stalls stops the reading.
-        Ok(Response::stream(stream::try_unfold(left, next_part)))
+        Ok(Response::stream(
+            first.chain(stream::try_unfold(chunks, next_part)),
+        ))
     }
 
     async fn write(
@@ -113,7 +87,8 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, WriteRequest>,
     ) -> ServiceResult<WriteResponse> {
-        self.do_with(request.to_owned_message(), write::write).await
+        self.do_with(request.to_owned_message(), |w, r, _| write::write(w, r))
+            .await
     }
 
     async fn edit(
@@ -121,7 +96,8 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, EditRequest>,
     ) -> ServiceResult<EditResponse> {
-        self.do_with(request.to_owned_message(), write::edit).await
+        self.do_with(request.to_owned_message(), |w, r, _| write::edit(w, r))
+            .await
     }
 
     async fn list(
@@ -145,6 +121,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, RenameRequest>,
     ) -> ServiceResult<RenameResponse> {
-        self.do_with(request.to_owned_message(), tree::rename).await
+        self.do_with(request.to_owned_message(), |w, r, _| tree::rename(w, r))
+            .await
     }
 }

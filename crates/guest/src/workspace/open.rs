@@ -1,23 +1,28 @@
-//! Opening files that user code had in its hands.
+//! Opening what user code had in its hands.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions},
-    os::{
-        fd::AsFd,
-        unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    },
+    os::{fd::AsFd, unix::fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use connectrpc::ConnectError;
-use rustix::fs::OFlags;
+use rustix::fs::{OFlags, StatFs};
 use sandbox_core::ErrorCode;
 
-use crate::error::{error, from_io, not_regular};
+use crate::error::{error, from_io, is_a_directory, not_regular};
 
 /// statfs(2): files there are the kernel's, and some of them the guest's own.
 const PROC_MAGIC: i64 = 0x9fa0;
 const SYSFS_MAGIC: i64 = 0x6265_6572;
+
+/// A link may lead to /proc/self, which here is the guest and not the program.
+fn check_kind(kind: &StatFs, shown: &str) -> Result<(), ConnectError> {
+    if [PROC_MAGIC, SYSFS_MAGIC].contains(&kind.f_type) {
+        return Err(not_regular(shown));
+    }
+    Ok(())
+}
 
 /// Opens a regular file. It never waits, not for a FIFO either, and follows
 /// links: they lead nowhere but into the sandbox.
@@ -30,7 +35,9 @@ pub(crate) fn open(
     // Opening a device may do something: look first. What is there may change
     // until it is opened, so it is looked at again then.
     if let Ok(found) = fs::metadata(path) {
-        check(&found, shown)?;
+        check_file(&found, shown)?;
+        let kind = rustix::fs::statfs(path).map_err(|errno| from_io(&errno.into(), shown))?;
+        check_kind(&kind, shown)?;
     }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = options
@@ -38,21 +45,15 @@ pub(crate) fn open(
         .open(path)
         .map_err(fail)?;
     let found = file.metadata().map_err(fail)?;
-    check(&found, shown)?;
-    // A link may lead to /proc/self, which here is the guest and not the program.
+    check_file(&found, shown)?;
     let kind = rustix::fs::fstatfs(file.as_fd()).map_err(|errno| from_io(&errno.into(), shown))?;
-    if [PROC_MAGIC, SYSFS_MAGIC].contains(&kind.f_type) {
-        return Err(not_regular(shown));
-    }
+    check_kind(&kind, shown)?;
     Ok((file, found))
 }
 
-fn check(found: &Metadata, shown: &str) -> Result<(), ConnectError> {
+pub(crate) fn check_file(found: &Metadata, shown: &str) -> Result<(), ConnectError> {
     if found.is_dir() {
-        return Err(error(
-            ErrorCode::IsADirectory,
-            format!("`{shown}` is a directory"),
-        ));
+        return Err(is_a_directory(shown));
     }
     if !found.is_file() {
         return Err(not_regular(shown));
@@ -60,8 +61,36 @@ fn check(found: &Metadata, shown: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
+/// Checks that `path` is a folder, and none of the kernel's.
+pub(crate) fn check_dir(path: &Path, shown: &str) -> Result<(), ConnectError> {
+    let found = fs::metadata(path).map_err(|cause| from_io(&cause, shown))?;
+    if !found.is_dir() {
+        return Err(error(
+            ErrorCode::NotADirectory,
+            format!("`{shown}` is not a directory"),
+        ));
+    }
+    let kind = rustix::fs::statfs(path).map_err(|errno| from_io(&errno.into(), shown))?;
+    check_kind(&kind, shown)
+}
+
+/// Makes the folders that `path` is to be in.
+pub(crate) fn make_parents(path: &Path, shown: &str) -> Result<(), ConnectError> {
+    let Some(parent) = path.parent() else {
+        return Ok(());
+    };
+    fs::create_dir_all(parent).map_err(|cause| match cause.kind() {
+        // What exists is not the path but a file, or a bad link, on the way to it.
+        std::io::ErrorKind::AlreadyExists => match fs::metadata(parent) {
+            Ok(_) => from_io(&std::io::ErrorKind::NotADirectory.into(), shown),
+            Err(cause) => from_io(&cause, shown),
+        },
+        _ => from_io(&cause, shown),
+    })
+}
+
 /// Where a file is put when `path` is written: what a link leads to, the link stays.
-pub(crate) fn target(path: &Path) -> std::io::Result<PathBuf> {
+pub(super) fn target(path: &Path) -> std::io::Result<PathBuf> {
     let mut path = path.to_owned();
     // As many as the kernel follows.
     for _ in 0..40 {
@@ -74,33 +103,4 @@ pub(crate) fn target(path: &Path) -> std::io::Result<PathBuf> {
         }
     }
     Err(rustix::io::Errno::LOOP.into())
-}
-
-/// Puts a whole file in place at once: nobody sees half of it.
-pub(crate) fn replace(
-    path: &Path,
-    data: &[u8],
-    mode: u32,
-    shown: &str,
-) -> Result<(), ConnectError> {
-    let fail = |cause| from_io(&cause, shown);
-    let path = target(path).map_err(fail)?;
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let mut random = [0; 8];
-    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
-        .map_err(|errno| from_io(&errno.into(), shown))?;
-    let fresh = parent.join(format!(".write-{:016x}", u64::from_ne_bytes(random)));
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&fresh)?;
-        std::io::Write::write_all(&mut file, data)?;
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        fs::rename(&fresh, &path)
-    })();
-    written.map_err(|cause| {
-        let _ = fs::remove_file(&fresh);
-        fail(cause)
-    })
 }

@@ -2,6 +2,7 @@
 //! never followed.
 
 use std::{
+    collections::BinaryHeap,
     fs,
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::Path,
@@ -15,28 +16,45 @@ use sandbox_wire::sandbox::v1::{
     RemoveEntryResponse, RenameRequest, RenameResponse,
 };
 
-use super::read::modified;
+use super::{
+    open::{check_dir, make_parents},
+    read::modified,
+    remove::remove_all,
+};
 use crate::{
+    blocking::Caller,
     error::{error, from_io},
     path,
 };
 
+/// Most entries of one listing, whatever was asked for.
+const MAX_ENTRIES: usize = 100_000;
+
 pub(super) fn list(
     workspace: &Path,
     request: &ListEntriesRequest,
+    caller: &Caller,
 ) -> Result<ListEntriesResponse, ConnectError> {
     let dir = path::in_workspace(workspace, &request.path)?;
     let shown = path::shown(workspace, &dir);
+    check_dir(&dir, &shown)?;
     let fail = |cause| from_io(&cause, &shown);
-    let mut names = Vec::new();
+    let max = usize::try_from(request.max_entries)
+        .unwrap_or(usize::MAX)
+        .min(MAX_ENTRIES);
+    // The first names only: a folder may hold more than memory does.
+    let mut names = BinaryHeap::new();
+    let mut truncated = false;
     for entry in fs::read_dir(&dir).map_err(fail)? {
+        caller.check()?;
         names.push(entry.map_err(fail)?.file_name());
+        if names.len() > max {
+            names.pop();
+            truncated = true;
+        }
     }
-    names.sort();
-    let max = usize::try_from(request.max_entries).unwrap_or(usize::MAX);
-    let truncated = names.len() > max;
     let mut entries = Vec::new();
-    for name in names.into_iter().take(max) {
+    for name in names.into_sorted_vec() {
         let path = dir.join(&name);
         // It may have gone since.
         let Ok(found) = fs::symlink_metadata(&path) else {
@@ -88,18 +106,18 @@ fn not_the_workspace(workspace: &Path, file: &Path) -> Result<(), ConnectError> 
 pub(super) fn remove(
     workspace: &Path,
     request: &RemoveEntryRequest,
+    caller: &Caller,
 ) -> Result<RemoveEntryResponse, ConnectError> {
     let file = path::in_workspace(workspace, &request.path)?;
     not_the_workspace(workspace, &file)?;
     let shown = path::shown(workspace, &file);
     let fail = |cause| from_io(&cause, &shown);
-    let found = fs::symlink_metadata(&file).map_err(fail)?;
-    if !found.is_dir() {
-        fs::remove_file(&file).map_err(fail)?;
-    } else if request.recursive {
-        fs::remove_dir_all(&file).map_err(fail)?;
-    } else {
+    if request.recursive {
+        remove_all(&file, || !caller.is_gone()).map_err(fail)?;
+    } else if fs::symlink_metadata(&file).map_err(fail)?.is_dir() {
         fs::remove_dir(&file).map_err(fail)?;
+    } else {
+        fs::remove_file(&file).map_err(fail)?;
     }
     Ok(RemoveEntryResponse::default())
 }
@@ -121,9 +139,7 @@ pub(super) fn rename(
             "a folder cannot be moved into itself",
         ));
     }
-    if let Some(parent) = destination.parent() {
-        fs::create_dir_all(parent).map_err(|cause| from_io(&cause, &shown))?;
-    }
+    make_parents(&destination, &shown)?;
     let flags = match request.overwrite {
         true => RenameFlags::empty(),
         false => RenameFlags::NOREPLACE,

@@ -1,9 +1,9 @@
 //! Writing and editing files.
 
 use std::{
-    fs::{self, OpenOptions},
+    fs::OpenOptions,
     io::{Read as _, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -11,14 +11,16 @@ use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{EditRequest, EditResponse, WriteRequest, WriteResponse};
 
-use super::open::{open, replace};
+use super::{
+    open::{make_parents, open},
+    replace::{DEFAULT_MODE, Replacement},
+};
 use crate::{
-    error::{error, from_io, not_regular},
+    error::{error, from_io, is_a_directory},
     path,
 };
 
-const DEFAULT_MODE: u32 = 0o644;
-/// Largest file that is edited.
+/// Largest file that is edited, before and after.
 const MAX_EDIT_BYTES: u64 = 32 * 1024 * 1024;
 
 pub(super) fn write(
@@ -28,81 +30,52 @@ pub(super) fn write(
     let file = path::in_workspace(workspace, &request.path)?;
     let shown = path::shown(workspace, &file);
     if file == workspace {
-        return Err(error(
-            ErrorCode::IsADirectory,
-            "the path is the workspace itself",
-        ));
+        return Err(is_a_directory(&shown));
     }
-    if request.create_dirs
-        && let Some(parent) = file.parent()
-    {
-        fs::create_dir_all(parent).map_err(|cause| from_io(&cause, &shown))?;
+    if request.create_dirs {
+        make_parents(&file, &shown)?;
     }
-    let before = fs::metadata(&file).ok();
-    if let Some(before) = &before {
-        if before.is_dir() {
-            return Err(error(
-                ErrorCode::IsADirectory,
-                format!("`{shown}` is a directory"),
-            ));
-        }
-        if !before.is_file() {
-            return Err(not_regular(&shown));
-        }
-    }
-    let size = if request.append {
-        let mut options = OpenOptions::new();
-        let mode = if request.mode == 0 {
-            DEFAULT_MODE
-        } else {
-            request.mode & 0o777
-        };
-        let (mut open, _) = open(&file, options.append(true).create(true).mode(mode), &shown)?;
-        open.write_all(&request.data)
-            .map_err(|cause| from_io(&cause, &shown))?;
-        open.metadata()
-            .map_err(|cause| from_io(&cause, &shown))?
-            .len()
+    let (size_bytes, created) = if request.append {
+        append(&file, request, &shown)?
     } else {
-        let mode = match (&before, request.mode) {
-            (Some(before), 0) => before.permissions().mode() & 0o777,
-            (None, 0) => DEFAULT_MODE,
-            (_, mode) => mode & 0o777,
-        };
-        replace(&file, &request.data, mode, &shown)?;
-        request.data.len() as u64
+        let mut replacement = Replacement::create(&file, &shown)?;
+        let created = !replacement.replaces();
+        replacement.write(&request.data)?;
+        replacement.put(request.mode)?;
+        (request.data.len() as u64, created)
     };
     Ok(WriteResponse {
         path: shown,
-        size_bytes: size,
-        created: before.is_none(),
+        size_bytes,
+        created,
         ..Default::default()
     })
 }
 
+/// The size afterwards, and whether there was no such file.
+fn append(path: &Path, request: &WriteRequest, shown: &str) -> Result<(u64, bool), ConnectError> {
+    let fail = |cause| from_io(&cause, shown);
+    let created = std::fs::metadata(path).is_err();
+    let mode = match request.mode & 0o777 {
+        0 => DEFAULT_MODE,
+        mode => mode,
+    };
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(mode);
+    let (mut file, _) = open(path, &mut options, shown)?;
+    file.write_all(&request.data).map_err(fail)?;
+    Ok((file.metadata().map_err(fail)?.len(), created))
+}
+
 pub(super) fn edit(workspace: &Path, request: &EditRequest) -> Result<EditResponse, ConnectError> {
-    let file = path::in_workspace(workspace, &request.path)?;
-    let shown = path::shown(workspace, &file);
-    if request.old_string.is_empty() {
+    let path = path::in_workspace(workspace, &request.path)?;
+    let shown = path::shown(workspace, &path);
+    let (old, new) = (&request.old_string, &request.new_string);
+    if old.is_empty() {
         return Err(error(ErrorCode::InvalidRequest, "old_string is empty"));
     }
-    let (open, found) = open(&file, OpenOptions::new().read(true), &shown)?;
-    if found.len() > MAX_EDIT_BYTES {
-        return Err(error(
-            ErrorCode::TooLarge,
-            format!("`{shown}` is larger than 32 MiB"),
-        ));
-    }
-    let mut text = String::new();
-    open.take(MAX_EDIT_BYTES)
-        .read_to_string(&mut text)
-        .map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::InvalidData => {
-                error(ErrorCode::NotText, format!("`{shown}` is not UTF-8 text"))
-            }
-            _ => from_io(&cause, &shown),
-        })?;
-    let count = text.matches(&request.old_string).count();
+    let text = read_text(&path, &shown)?;
+    let count = text.matches(old).count();
     if count == 0 {
         return Err(error(
             ErrorCode::NoMatch,
@@ -115,12 +88,46 @@ pub(super) fn edit(workspace: &Path, request: &EditRequest) -> Result<EditRespon
             format!("old_string is in `{shown}` {count} times; make it longer or set replace_all"),
         ));
     }
-    let text = text.replace(&request.old_string, &request.new_string);
-    let mode = found.permissions().mode() & 0o777;
-    replace(&file, text.as_bytes(), mode, &shown)?;
+    // Before it is made: a short text times a long one is more than all memory.
+    let size = (text.len() - count * old.len()) as u64 + count as u64 * new.len() as u64;
+    if size > MAX_EDIT_BYTES {
+        return Err(too_large(&shown));
+    }
+    let mut replacement = Replacement::create(&path, &shown)?;
+    replacement.write(text.replace(old, new).as_bytes())?;
+    replacement.put(0)?;
     Ok(EditResponse {
         path: shown,
         replacements: u32::try_from(count).unwrap_or(u32::MAX),
         ..Default::default()
     })
+}
+
+fn read_text(path: &Path, shown: &str) -> Result<String, ConnectError> {
+    let (file, found) = open(path, OpenOptions::new().read(true), shown)?;
+    if found.len() > MAX_EDIT_BYTES {
+        return Err(too_large(shown));
+    }
+    let mut text = String::new();
+    let read = file
+        .take(MAX_EDIT_BYTES + 1)
+        .read_to_string(&mut text)
+        .map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::InvalidData => {
+                error(ErrorCode::NotText, format!("`{shown}` is not UTF-8 text"))
+            }
+            _ => from_io(&cause, shown),
+        })?;
+    // It has grown: what was not read would be lost.
+    if read as u64 > MAX_EDIT_BYTES {
+        return Err(too_large(shown));
+    }
+    Ok(text)
+}
+
+fn too_large(shown: &str) -> ConnectError {
+    error(
+        ErrorCode::TooLarge,
+        format!("`{shown}` is larger than 32 MiB, or would be"),
+    )
 }

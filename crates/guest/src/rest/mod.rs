@@ -1,0 +1,92 @@
+//! The plain HTTP routes of the contract: /health, /init, /envs, /metrics, /files.
+
+mod download;
+mod metrics;
+mod upload;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use connectrpc::ConnectError;
+use http::{Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::state::Guest;
+
+const MAX_INIT_BYTES: usize = 4 * 1024 * 1024;
+
+type Body = UnsyncBoxBody<Bytes, io::Error>;
+type Answer = Response<Body>;
+
+/// The variables that a sandbox starts with; what the contract has beyond it is
+/// for other places than ours.
+#[derive(Deserialize)]
+struct Init {
+    #[serde(default, rename = "envVars")]
+    env: Option<BTreeMap<String, String>>,
+}
+
+pub(crate) async fn handle(guest: Arc<Guest>, request: Request<Incoming>) -> Answer {
+    let route = (request.method().clone(), request.uri().path().to_owned());
+    let result = match (&route.0, route.1.as_str()) {
+        (&Method::GET, "/health") => Ok(empty(StatusCode::NO_CONTENT)),
+        (&Method::POST, "/init") => init(&guest, request).await,
+        (&Method::GET, "/envs") => Ok(json_answer(StatusCode::OK, &guest.env())),
+        (&Method::GET, "/metrics") => metrics::metrics(&guest.workspace).await,
+        (&Method::GET, "/files") => download::download(&guest, &request).await,
+        (&Method::POST, "/files") => upload::upload(&guest, request).await,
+        _ => Err(ConnectError::not_found("there is no such route")),
+    };
+    result.unwrap_or_else(|failed| {
+        let status = match failed.code {
+            connectrpc::ErrorCode::ResourceExhausted => StatusCode::INSUFFICIENT_STORAGE,
+            _ => failed.http_status(),
+        };
+        let message = failed.message.unwrap_or_default();
+        let body = json!({ "code": status.as_u16(), "message": message });
+        json_answer(status, &body)
+    })
+}
+
+fn empty(status: StatusCode) -> Answer {
+    let body = Empty::new().map_err(|never| match never {});
+    let mut answer = Response::new(body.boxed_unsync());
+    *answer.status_mut() = status;
+    answer
+}
+
+fn json_answer(status: StatusCode, body: &impl Serialize) -> Answer {
+    let text = serde_json::to_vec(body).unwrap_or_default();
+    let body = Full::from(text).map_err(|never| match never {});
+    let mut answer = Response::new(body.boxed_unsync());
+    *answer.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    answer.headers_mut().insert(header::CONTENT_TYPE, json);
+    answer
+}
+
+async fn init(guest: &Guest, request: Request<Incoming>) -> Result<Answer, ConnectError> {
+    let body = Limited::new(request.into_body(), MAX_INIT_BYTES)
+        .collect()
+        .await
+        .map_err(|_| ConnectError::invalid_argument("the body is too large or broken"))?
+        .to_bytes();
+    let init: Init = serde_json::from_slice(&body)
+        .map_err(|cause| ConnectError::invalid_argument(cause.to_string()))?;
+    guest.add_env(init.env.unwrap_or_default());
+    Ok(empty(StatusCode::NO_CONTENT))
+}
+
+fn query(request: &Request<Incoming>) -> HashMap<String, String> {
+    let query = request.uri().query().unwrap_or_default();
+    form_urlencoded::parse(query.as_bytes())
+        .into_owned()
+        .collect()
+}
