@@ -253,12 +253,12 @@ impl Watched {
             return Ok(());
         }
         match kind {
-            EventType::EVENT_TYPE_CREATE => {
-                // What was put into it before it was watched is told here.
-                if self.watch(path.clone(), WatchFlags::DONT_FOLLOW).is_ok() {
-                    for below in self.watch_below(&path)? {
-                        events.push(self.event(kind, &below));
-                    }
+            // What was put into it before it was watched is told here.
+            EventType::EVENT_TYPE_CREATE
+                if self.watch(path.clone(), WatchFlags::DONT_FOLLOW).is_ok() =>
+            {
+                for below in self.watch_below(&path)? {
+                    events.push(self.event(kind, &below));
                 }
             }
             EventType::EVENT_TYPE_RENAME | EventType::EVENT_TYPE_REMOVE => self.forget(&path),
