@@ -169,7 +169,7 @@ async fn output_that_is_not_text_is_replaced() {
 async fn a_killed_supervisor_takes_its_run_with_it() {
     let guest = TestGuest::start().await;
     let outcome = guest
-        .bash("sleep 1000 & echo $! > pid; echo before; kill -9 $PPID; sleep 1000")
+        .bash("sleep 1000 & echo $! > pid; echo before; sleep 0.5; kill -9 $PPID; sleep 1000")
         .await;
     assert_eq!((outcome.exit_code, outcome.signal), (137, Some(9)));
     let pid = fs::read_to_string(guest.workspace.path().join("pid")).unwrap();
