@@ -253,6 +253,10 @@ async fn run_argv(place: &LocalPlace, argv: Vec<String>) -> Result<RunOutcome> {
         stdin: Default::default(),
         timeout: RUN_LIMIT,
         output_limit: 64 * 1024,
+        live: false,
+        spill_limit: 0,
+        artifacts: None,
+        python_display: false,
     };
     place.guest().run(request).await?.collect().await
 }

@@ -80,6 +80,27 @@ codes! {
     NotInstalled = "not_installed",
     /// The backend cannot do what the session's spec asks for.
     Unsupported = "unsupported",
+    /// The session exists with another spec.
+    SessionExists = "session_exists",
+    /// The same execution_id was used for another request.
+    ExecutionMismatch = "execution_mismatch",
+    /// A run with this execution_id is over and its answer is no longer kept.
+    ExecutionExpired = "execution_expired",
+    /// Tokens cannot be checked: their signing keys could not be fetched.
+    KeysUnavailable = "keys_unavailable",
+    /// The artifact's copy was changed or removed inside the sandbox.
+    ArtifactGone = "artifact_gone",
+    /// The archive is damaged, or has an entry that is refused.
+    InvalidArchive = "invalid_archive",
+    /// The process has ended.
+    ProcessEnded = "process_ended",
+    ProcessLimitReached = "process_limit_reached",
+    /// The tenant sends more requests than it may.
+    RateLimited = "rate_limited",
+    /// The tenant has as many runs under way and waiting as it may.
+    TenantBusy = "tenant_busy",
+    /// The service as a whole has more work than it takes.
+    Overloaded = "overloaded",
     SessionLimitReached = "session_limit_reached",
     /// Too many runs wait in this session.
     SessionBusy = "session_busy",

@@ -79,6 +79,19 @@ id!(
     "session_id"
 );
 
+id!(
+    /// A run's name within its tenant; the same rule as [`TenantId`].
+    ExecutionId,
+    "execution_id"
+);
+
+impl ExecutionId {
+    /// A new one: a UUID of version 7.
+    pub fn generate() -> Self {
+        Self(uuid::Uuid::now_v7().to_string())
+    }
+}
+
 /// Names a session among those of all tenants.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionKey {

@@ -13,7 +13,10 @@ mod spec;
 pub use capability::{Capabilities, Capability};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
 pub use error::{Error, ErrorCode, Result};
-pub use id::{SandboxId, SessionId, SessionKey, TenantId};
+pub use id::{ExecutionId, SandboxId, SessionId, SessionKey, TenantId};
 pub use limits::{ByteSize, Enforcement, Limits};
-pub use run::{Captured, Program, RunOutcome, RunRequest, Script, Stream, Termination};
+pub use run::{
+    Artifact, ArtifactLimits, Captured, OutputFile, Program, RunOutcome, RunRequest, Script,
+    Stream, Termination,
+};
 pub use spec::{NetworkPolicy, SandboxSpec};

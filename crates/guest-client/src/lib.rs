@@ -11,6 +11,6 @@ mod run;
 
 pub use connection::{GuestClient, GuestConfig};
 pub use files::FileStream;
-pub use run::{RunEvent, RunStream};
+pub use run::{Collected, RunEnd, RunEvent, RunStream, ended_early};
 /// The messages of the calls that are passed on as they are.
 pub use sandbox_wire::sandbox::v1 as messages;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use connectrpc::client::{CallOptions, ServerStream};
 use hyper::body::Incoming;
 use sandbox_core::{
-    Captured, Error, ErrorCode, Result, RunOutcome, RunRequest, Stream, Termination,
+    Artifact, Captured, Error, ErrorCode, OutputFile, Result, RunOutcome, RunRequest, Stream,
+    Termination,
 };
 use sandbox_wire::sandbox::v1::{
     self as wire, __buffa::oneof::run_response::Event, __buffa::view::RunResponseView,
@@ -27,6 +28,10 @@ pub enum RunEvent {
         /// Bytes of this stream that were dropped just before `data`.
         omitted_before: u64,
     },
+    /// A file, figure or table that the run made.
+    Artifact(Artifact),
+    /// What the program displayed: a JSON object of MIME type to text.
+    Display(String),
     Ended(RunEnd),
 }
 
@@ -41,6 +46,9 @@ pub struct RunEnd {
     pub peak_memory_bytes: u64,
     pub stdout_bytes: u64,
     pub stderr_bytes: u64,
+    pub stdout_file: Option<OutputFile>,
+    pub stderr_file: Option<OutputFile>,
+    pub artifacts_omitted: u32,
 }
 
 /// A run under way; dropping it kills the run.
@@ -68,6 +76,18 @@ impl GuestClient {
             timeout_ms: millis(request.timeout),
             grace_ms: millis(GRACE),
             output_limit_bytes: output_limit,
+            live: request.live,
+            spill_limit_bytes: request.spill_limit,
+            artifacts: request
+                .artifacts
+                .map(|limits| wire::ArtifactLimits {
+                    max_files: limits.max_files,
+                    max_file_bytes: limits.max_file_bytes,
+                    max_total_bytes: limits.max_total_bytes,
+                    ..Default::default()
+                })
+                .into(),
+            python_display: request.python_display,
             ..Default::default()
         };
         let mut events = self
@@ -104,58 +124,124 @@ impl RunStream {
                 data: output.data,
                 omitted_before: output.omitted_before,
             },
-            Some(Event::Ended(ended)) => RunEvent::Ended(run_end(&ended)?),
+            Some(Event::Artifact(artifact)) => RunEvent::Artifact(found(*artifact)),
+            Some(Event::Display(display)) => RunEvent::Display(display.bundle_json),
+            Some(Event::Ended(ended)) => RunEvent::Ended(run_end(*ended)?),
             _ => return Err(broken("an event that is out of place")),
         }))
     }
 
     /// Waits for the end and keeps what is printed, within the request's limit.
     pub async fn collect(mut self) -> Result<RunOutcome> {
-        let mut stdout = Captured::default();
-        let mut stderr = Captured::default();
+        let mut collected = Collected::within(self.output_limit);
         while let Some(event) = self.next().await? {
             match event {
-                RunEvent::Output {
-                    stream,
-                    data,
-                    omitted_before,
-                } => {
-                    let kept = match stream {
-                        Stream::Stdout => &mut stdout,
-                        Stream::Stderr => &mut stderr,
-                    };
-                    // The guest cuts; this only holds when it does not.
-                    if kept.len() as u64 + data.len() as u64 > self.output_limit {
-                        return Err(broken("more output than was asked for"));
-                    }
-                    kept.push(&data, omitted_before);
-                }
-                RunEvent::Ended(end) => {
-                    stdout.total_bytes = end.stdout_bytes;
-                    stderr.total_bytes = end.stderr_bytes;
-                    return Ok(RunOutcome {
-                        stdout,
-                        stderr,
-                        exit_code: end.exit_code,
-                        signal: end.signal,
-                        termination: end.termination,
-                        duration: end.duration,
-                        cpu: end.cpu,
-                        peak_memory_bytes: end.peak_memory_bytes,
-                    });
-                }
+                RunEvent::Ended(end) => return Ok(collected.ended(end)),
+                event => collected.add(&event),
             }
         }
-        Err(broken("a run without an end"))
+        Err(ended_early())
     }
 }
 
-fn run_end(ended: &wire::Ended) -> Result<RunEnd> {
+/// What the events of a run come to.
+#[derive(Debug)]
+pub struct Collected {
+    stdout: Captured,
+    stderr: Captured,
+    artifacts: Vec<Artifact>,
+}
+
+impl Collected {
+    /// Keeps this much of each stream.
+    pub fn within(output_limit: u64) -> Self {
+        Self {
+            stdout: Captured::within(output_limit),
+            stderr: Captured::within(output_limit),
+            artifacts: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, event: &RunEvent) {
+        match event {
+            RunEvent::Output {
+                stream,
+                data,
+                omitted_before,
+            } => match stream {
+                Stream::Stdout => self.stdout.push(data, *omitted_before),
+                Stream::Stderr => self.stderr.push(data, *omitted_before),
+            },
+            RunEvent::Artifact(artifact) => self.artifacts.push(artifact.clone()),
+            RunEvent::Display(_) | RunEvent::Ended(_) => {}
+        }
+    }
+
+    /// What was printed so far.
+    pub fn output(&self) -> (&Captured, &Captured) {
+        (&self.stdout, &self.stderr)
+    }
+
+    pub fn artifacts(&self) -> &[Artifact] {
+        &self.artifacts
+    }
+
+    pub fn ended(self, end: RunEnd) -> RunOutcome {
+        RunOutcome {
+            stdout: self.stdout,
+            stderr: self.stderr,
+            exit_code: end.exit_code,
+            signal: end.signal,
+            termination: end.termination,
+            duration: end.duration,
+            cpu: end.cpu,
+            peak_memory_bytes: end.peak_memory_bytes,
+            stdout_file: end.stdout_file,
+            stderr_file: end.stderr_file,
+            artifacts: self.artifacts,
+            artifacts_omitted: end.artifacts_omitted,
+        }
+    }
+}
+
+/// The guest closed a run's stream before its end.
+pub fn ended_early() -> Error {
+    broken("a run without an end")
+}
+
+fn found(artifact: wire::Artifact) -> Artifact {
+    Artifact {
+        id: artifact.id,
+        name: artifact.name,
+        path: artifact.path,
+        stored_path: artifact.stored_path,
+        kind: artifact.kind,
+        mime_type: artifact.mime_type,
+        size_bytes: artifact.size_bytes,
+        sha256: hex(&artifact.sha256),
+        table: (!artifact.table_json.is_empty()).then_some(artifact.table_json),
+    }
+}
+
+fn output_file(file: wire::OutputFile) -> OutputFile {
+    OutputFile {
+        path: file.path,
+        size_bytes: file.size_bytes,
+        sha256: hex(&file.sha256),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn run_end(ended: wire::Ended) -> Result<RunEnd> {
     let termination = match ended.termination.as_known() {
         Some(wire::Termination::TERMINATION_EXITED) => Termination::Exited,
         Some(wire::Termination::TERMINATION_SIGNALED) => Termination::Signaled,
         Some(wire::Termination::TERMINATION_TIMED_OUT) => Termination::TimedOut,
         Some(wire::Termination::TERMINATION_CANCELLED) => Termination::Cancelled,
+        Some(wire::Termination::TERMINATION_OUTPUT_LIMIT) => Termination::OutputLimit,
         _ => return Err(broken("a run that ended for no known reason")),
     };
     Ok(RunEnd {
@@ -170,6 +256,9 @@ fn run_end(ended: &wire::Ended) -> Result<RunEnd> {
         peak_memory_bytes: ended.max_rss_bytes,
         stdout_bytes: ended.stdout_bytes,
         stderr_bytes: ended.stderr_bytes,
+        stdout_file: ended.stdout_file.into_option().map(output_file),
+        stderr_file: ended.stderr_file.into_option().map(output_file),
+        artifacts_omitted: ended.artifacts_omitted,
     })
 }
 

@@ -77,7 +77,12 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::DirectoryNotEmpty
         | ErrorCode::NoMatch
         | ErrorCode::SeveralMatches
-        | ErrorCode::SessionDeleted => StatusCode::CONFLICT,
+        | ErrorCode::SessionDeleted
+        | ErrorCode::SessionExists
+        | ErrorCode::ExecutionMismatch
+        | ErrorCode::ExecutionExpired
+        | ErrorCode::ProcessEnded => StatusCode::CONFLICT,
+        ErrorCode::ArtifactGone => StatusCode::GONE,
         ErrorCode::BodyTooLarge | ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorCode::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         ErrorCode::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
@@ -87,14 +92,20 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::NotText
         | ErrorCode::UnknownLanguage
         | ErrorCode::NotInstalled
+        | ErrorCode::InvalidArchive
         | ErrorCode::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
-        ErrorCode::SessionLimitReached | ErrorCode::SessionBusy | ErrorCode::SandboxExhausted => {
-            StatusCode::TOO_MANY_REQUESTS
-        }
+        ErrorCode::SessionLimitReached
+        | ErrorCode::SessionBusy
+        | ErrorCode::ProcessLimitReached
+        | ErrorCode::RateLimited
+        | ErrorCode::TenantBusy
+        | ErrorCode::SandboxExhausted => StatusCode::TOO_MANY_REQUESTS,
         ErrorCode::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-        ErrorCode::SandboxLost | ErrorCode::BackendUnavailable | ErrorCode::ShuttingDown => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        ErrorCode::SandboxLost
+        | ErrorCode::BackendUnavailable
+        | ErrorCode::KeysUnavailable
+        | ErrorCode::Overloaded
+        | ErrorCode::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
         ErrorCode::Timeout => StatusCode::GATEWAY_TIMEOUT,
         ErrorCode::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
     }

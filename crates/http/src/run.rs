@@ -170,8 +170,8 @@ fn respond(report: RunReport, language: String, runtime: String) -> RunResponse 
             termination: outcome.termination,
             signal: outcome.signal,
             oom_killed: outcome.termination == Termination::OutOfMemory,
-            stdout_bytes: outcome.stdout.total_bytes,
-            stderr_bytes: outcome.stderr.total_bytes,
+            stdout_bytes: outcome.stdout.total_bytes(),
+            stderr_bytes: outcome.stderr.total_bytes(),
             usage: RunUsage {
                 cpu_seconds: outcome.cpu.as_secs_f64(),
                 peak_memory_bytes: outcome.peak_memory_bytes,

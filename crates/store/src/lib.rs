@@ -1,13 +1,24 @@
-//! The registry of sessions: what survives a restart of the service.
+//! What survives a restart of the service, in a database.
 //!
 //! The registry says which sessions there are; what they run is known to the
 //! sessions alone. Nobody else names the database.
 
+mod artifacts;
+mod audit;
 mod error;
+mod keys;
 mod record;
 mod row;
 mod sqlite;
 
+pub use artifacts::{ArtifactRecord, ArtifactStore};
+pub use audit::{AuditAction, AuditFilter, AuditRecord, AuditStore, ExecutionStore};
 pub use error::StoreError;
+pub use keys::{KeyRecord, KeyStore};
 pub use record::{SessionRecord, SessionStore};
 pub use sqlite::SqliteStore;
+
+/// Everything that a database keeps for the service.
+pub trait Store: SessionStore + AuditStore + ExecutionStore + KeyStore + ArtifactStore {}
+
+impl<T> Store for T where T: SessionStore + AuditStore + ExecutionStore + KeyStore + ArtifactStore {}

@@ -102,6 +102,10 @@ impl Sandbox {
             stdin: Default::default(),
             timeout,
             output_limit: 1 << 20,
+            live: false,
+            spill_limit: 0,
+            artifacts: None,
+            python_display: false,
         };
         let run = self.place.guest().run(request).await.unwrap();
         run.collect().await.unwrap()

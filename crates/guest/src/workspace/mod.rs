@@ -11,15 +11,17 @@ mod write;
 use std::{path::Path, sync::Arc};
 
 use connectrpc::{
-    ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
+    ConnectError, InboundStream, RequestContext, Response, ServiceRequest, ServiceResult,
+    ServiceStream,
 };
 use futures::{StreamExt as _, stream};
 use read::Chunks;
 use sandbox_wire::sandbox::v1::{
-    __buffa::oneof::read_bytes_response::Part, EditRequest, EditResponse, ListEntriesRequest,
-    ListEntriesResponse, ReadBytesRequest, ReadBytesResponse, ReadLinesRequest, ReadLinesResponse,
-    RemoveEntryRequest, RemoveEntryResponse, RenameRequest, RenameResponse, Workspace,
-    WriteRequest, WriteResponse,
+    __buffa::oneof::read_bytes_response::Part, EditRequest, EditResponse, ExportRequest,
+    ExportResponse, ImportRequest, ImportResponse, ListEntriesRequest, ListEntriesResponse,
+    ReadBytesRequest, ReadBytesResponse, ReadLinesRequest, ReadLinesResponse,
+    RemoveArtifactsRequest, RemoveArtifactsResponse, RemoveEntryRequest, RemoveEntryResponse,
+    RenameRequest, RenameResponse, Workspace, WriteRequest, WriteResponse,
 };
 
 use crate::{
@@ -123,5 +125,29 @@ impl Workspace for WorkspaceService {
     ) -> ServiceResult<RenameResponse> {
         self.do_with(request.to_owned_message(), |w, r, _| tree::rename(w, r))
             .await
+    }
+
+    async fn import(
+        &self,
+        _: RequestContext,
+        _: InboundStream<ImportRequest>,
+    ) -> ServiceResult<ImportResponse> {
+        Err(ConnectError::unimplemented("import"))
+    }
+
+    async fn export(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ExportRequest>,
+    ) -> ServiceResult<ServiceStream<ExportResponse>> {
+        Err(ConnectError::unimplemented("export"))
+    }
+
+    async fn remove_artifacts(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, RemoveArtifactsRequest>,
+    ) -> ServiceResult<RemoveArtifactsResponse> {
+        Err(ConnectError::unimplemented("remove_artifacts"))
     }
 }

@@ -102,6 +102,10 @@ pub fn bash(command: &str) -> RunRequest {
         stdin: Default::default(),
         timeout: Duration::from_secs(20),
         output_limit: 1024 * 1024,
+        live: false,
+        spill_limit: 0,
+        artifacts: None,
+        python_display: false,
     }
 }
 

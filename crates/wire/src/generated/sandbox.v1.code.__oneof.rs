@@ -9,6 +9,8 @@ pub mod run_response {
         Started(::buffa::alloc::boxed::Box<super::super::super::Started>),
         Output(::buffa::alloc::boxed::Box<super::super::super::Output>),
         Ended(::buffa::alloc::boxed::Box<super::super::super::Ended>),
+        Artifact(::buffa::alloc::boxed::Box<super::super::super::Artifact>),
+        Display(::buffa::alloc::boxed::Box<super::super::super::Display>),
     }
     impl ::buffa::Oneof for Event {}
     impl From<super::super::super::Started> for Event {
@@ -41,6 +43,26 @@ pub mod run_response {
             Self::Some(Event::from(v))
         }
     }
+    impl From<super::super::super::Artifact> for Event {
+        fn from(v: super::super::super::Artifact) -> Self {
+            Self::Artifact(::buffa::alloc::boxed::Box::new(v))
+        }
+    }
+    impl From<super::super::super::Artifact> for ::core::option::Option<Event> {
+        fn from(v: super::super::super::Artifact) -> Self {
+            Self::Some(Event::from(v))
+        }
+    }
+    impl From<super::super::super::Display> for Event {
+        fn from(v: super::super::super::Display) -> Self {
+            Self::Display(::buffa::alloc::boxed::Box::new(v))
+        }
+    }
+    impl From<super::super::super::Display> for ::core::option::Option<Event> {
+        fn from(v: super::super::super::Display) -> Self {
+            Self::Some(Event::from(v))
+        }
+    }
     impl ::serde::Serialize for Event {
         fn serialize<S: ::serde::Serializer>(
             &self,
@@ -57,6 +79,12 @@ pub mod run_response {
                 }
                 Self::Ended(v) => {
                     map.serialize_entry("ended", &**v)?;
+                }
+                Self::Artifact(v) => {
+                    map.serialize_entry("artifact", &**v)?;
+                }
+                Self::Display(v) => {
+                    map.serialize_entry("display", &**v)?;
                 }
             }
             map.end()

@@ -297,11 +297,32 @@ pub struct RunRequestView<'a> {
     ///
     /// Field 7: `grace_ms`
     pub grace_ms: u32,
-    /// Bytes kept of each stream. The first half is sent as it comes, the last
-    /// half when the program has ended; what lies between is counted and dropped.
+    /// Bytes kept of each stream. Unless `live`, the first half is sent as it
+    /// comes, the last half when the program has ended; what lies between is
+    /// counted and not sent.
     ///
     /// Field 8: `output_limit_bytes`
     pub output_limit_bytes: u64,
+    /// All output is sent as it comes; a reader that is slow slows the program.
+    ///
+    /// Field 9: `live`
+    pub live: bool,
+    /// A stream that is larger than `output_limit_bytes` is kept whole in a file
+    /// of the sandbox; one larger than this ends the run. 0: neither.
+    ///
+    /// Field 10: `spill_limit_bytes`
+    pub spill_limit_bytes: u64,
+    /// Absent: files that the run made are not looked for.
+    ///
+    /// Field 11: `artifacts`
+    pub artifacts: ::buffa::MessageFieldView<
+        super::super::__buffa::view::ArtifactLimitsView<'a>,
+    >,
+    /// The program is Python: figures that are shown or left open become
+    /// artifacts, and `display()` shows its argument.
+    ///
+    /// Field 12: `python_display`
+    pub python_display: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for RunRequestView<'a> {
@@ -389,6 +410,48 @@ impl<'a> ::buffa::MessageView<'a> for RunRequestView<'a> {
                     ::buffa::encoding::WireType::Varint,
                 )?;
                 view.output_limit_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.live = ::buffa::types::decode_bool(&mut cur)?;
+            }
+            10u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.spill_limit_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                match view.artifacts.as_mut() {
+                    Some(existing) => {
+                        ::buffa::MessageView::merge_into_view(existing, sub, __sub_ctx)?
+                    }
+                    None => {
+                        view.artifacts = ::buffa::MessageFieldView::set(
+                            <super::super::__buffa::view::ArtifactLimitsView as ::buffa::MessageView>::decode_view_ctx(
+                                sub,
+                                __sub_ctx,
+                            )?,
+                        );
+                    }
+                }
+            }
+            12u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.python_display = ::buffa::types::decode_bool(&mut cur)?;
             }
             1u32 => {
                 ::buffa::encoding::check_wire_type(
@@ -480,6 +543,18 @@ impl<'a> ::buffa::MessageView<'a> for RunRequestView<'a> {
             timeout_ms: self.timeout_ms,
             grace_ms: self.grace_ms,
             output_limit_bytes: self.output_limit_bytes,
+            live: self.live,
+            spill_limit_bytes: self.spill_limit_bytes,
+            artifacts: match self.artifacts.as_option() {
+                Some(v) => {
+                    ::buffa::MessageField::<
+                        super::super::ArtifactLimits,
+                        ::buffa::Inline<super::super::ArtifactLimits>,
+                    >::some(v.to_owned_from_source(__buffa_src)?)
+                }
+                None => ::buffa::MessageField::none(),
+            },
+            python_display: self.python_display,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -524,6 +599,25 @@ impl<'a> ::buffa::ViewEncode<'a> for RunRequestView<'a> {
             size
                 += 1u64
                     + ::buffa::types::uint64_encoded_len(self.output_limit_bytes) as u64;
+        }
+        if self.live {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        if self.spill_limit_bytes != 0u64 {
+            size
+                += 1u64
+                    + ::buffa::types::uint64_encoded_len(self.spill_limit_bytes) as u64;
+        }
+        if self.artifacts.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.artifacts.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.python_display {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
@@ -583,6 +677,23 @@ impl<'a> ::buffa::ViewEncode<'a> for RunRequestView<'a> {
         }
         if self.output_limit_bytes != 0u64 {
             ::buffa::types::put_uint64_field(8u32, self.output_limit_bytes, buf);
+        }
+        if self.live {
+            ::buffa::types::put_bool_field(9u32, self.live, buf);
+        }
+        if self.spill_limit_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(10u32, self.spill_limit_bytes, buf);
+        }
+        if self.artifacts.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                11u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.artifacts.write_to(__cache, buf);
+        }
+        if self.python_display {
+            ::buffa::types::put_bool_field(12u32, self.python_display, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -661,6 +772,24 @@ impl<'__a> ::serde::Serialize for RunRequestView<'__a> {
                     "outputLimitBytes",
                     &::buffa::json_helpers::ProtoJson(&self.output_limit_bytes),
                 )?;
+        }
+        if self.live {
+            __map.serialize_entry("live", &self.live)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u64(&self.spill_limit_bytes) {
+            __map
+                .serialize_entry(
+                    "spillLimitBytes",
+                    &::buffa::json_helpers::ProtoJson(&self.spill_limit_bytes),
+                )?;
+        }
+        {
+            if let ::core::option::Option::Some(__v) = self.artifacts.as_option() {
+                __map.serialize_entry("artifacts", __v)?;
+            }
+        }
+        if self.python_display {
+            __map.serialize_entry("pythonDisplay", &self.python_display)?;
         }
         __map.end()
     }
@@ -797,13 +926,48 @@ impl RunRequestOwnedView {
     pub fn grace_ms(&self) -> u32 {
         self.0.reborrow().grace_ms
     }
-    /// Bytes kept of each stream. The first half is sent as it comes, the last
-    /// half when the program has ended; what lies between is counted and dropped.
+    /// Bytes kept of each stream. Unless `live`, the first half is sent as it
+    /// comes, the last half when the program has ended; what lies between is
+    /// counted and not sent.
     ///
     /// Field 8: `output_limit_bytes`
     #[must_use]
     pub fn output_limit_bytes(&self) -> u64 {
         self.0.reborrow().output_limit_bytes
+    }
+    /// All output is sent as it comes; a reader that is slow slows the program.
+    ///
+    /// Field 9: `live`
+    #[must_use]
+    pub fn live(&self) -> bool {
+        self.0.reborrow().live
+    }
+    /// A stream that is larger than `output_limit_bytes` is kept whole in a file
+    /// of the sandbox; one larger than this ends the run. 0: neither.
+    ///
+    /// Field 10: `spill_limit_bytes`
+    #[must_use]
+    pub fn spill_limit_bytes(&self) -> u64 {
+        self.0.reborrow().spill_limit_bytes
+    }
+    /// Absent: files that the run made are not looked for.
+    ///
+    /// Field 11: `artifacts`
+    #[must_use]
+    pub fn artifacts(
+        &self,
+    ) -> &::buffa::MessageFieldView<
+        super::super::__buffa::view::ArtifactLimitsView<'_>,
+    > {
+        &self.0.reborrow().artifacts
+    }
+    /// The program is Python: figures that are shown or left open become
+    /// artifacts, and `display()` shows its argument.
+    ///
+    /// Field 12: `python_display`
+    #[must_use]
+    pub fn python_display(&self) -> bool {
+        self.0.reborrow().python_display
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<RunRequestView<'static>>>
@@ -829,6 +993,317 @@ impl ::buffa::HasMessageView for super::super::RunRequest {
     type ViewHandle = RunRequestOwnedView;
 }
 impl ::serde::Serialize for RunRequestOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
+/// What is kept of the files that a run made.
+#[derive(Clone, Debug, Default)]
+pub struct ArtifactLimitsView<'a> {
+    /// Field 1: `max_files`
+    pub max_files: u32,
+    /// Field 2: `max_file_bytes`
+    pub max_file_bytes: u64,
+    /// Field 3: `max_total_bytes`
+    pub max_total_bytes: u64,
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for ArtifactLimitsView<'a> {
+    type Owned = super::super::ArtifactLimits;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.max_files = ::buffa::types::decode_uint32(&mut cur)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.max_file_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.max_total_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::ArtifactLimits, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::ArtifactLimits, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::ArtifactLimits {
+            max_files: self.max_files,
+            max_file_bytes: self.max_file_bytes,
+            max_total_bytes: self.max_total_bytes,
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for ArtifactLimitsView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.max_files != 0u32 {
+            size += 1u64 + ::buffa::types::uint32_encoded_len(self.max_files) as u64;
+        }
+        if self.max_file_bytes != 0u64 {
+            size
+                += 1u64 + ::buffa::types::uint64_encoded_len(self.max_file_bytes) as u64;
+        }
+        if self.max_total_bytes != 0u64 {
+            size
+                += 1u64
+                    + ::buffa::types::uint64_encoded_len(self.max_total_bytes) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.max_files != 0u32 {
+            ::buffa::types::put_uint32_field(1u32, self.max_files, buf);
+        }
+        if self.max_file_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(2u32, self.max_file_bytes, buf);
+        }
+        if self.max_total_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(3u32, self.max_total_bytes, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for ArtifactLimitsView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if !::buffa::json_helpers::skip_if::is_zero_u32(&self.max_files) {
+            __map
+                .serialize_entry(
+                    "maxFiles",
+                    &::buffa::json_helpers::ProtoJson(&self.max_files),
+                )?;
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u64(&self.max_file_bytes) {
+            __map
+                .serialize_entry(
+                    "maxFileBytes",
+                    &::buffa::json_helpers::ProtoJson(&self.max_file_bytes),
+                )?;
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u64(&self.max_total_bytes) {
+            __map
+                .serialize_entry(
+                    "maxTotalBytes",
+                    &::buffa::json_helpers::ProtoJson(&self.max_total_bytes),
+                )?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for ArtifactLimitsView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "ArtifactLimits";
+    const FULL_NAME: &'static str = "sandbox.v1.ArtifactLimits";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ArtifactLimits";
+}
+::buffa::impl_default_view_instance!(ArtifactLimitsView);
+::buffa::impl_view_reborrow!(ArtifactLimitsView);
+/** Self-contained, `'static` owned view of a `ArtifactLimits` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`ArtifactLimitsView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`ArtifactLimitsView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct ArtifactLimitsOwnedView(::buffa::OwnedView<ArtifactLimitsView<'static>>);
+impl ArtifactLimitsOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ArtifactLimitsOwnedView(::buffa::OwnedView::decode(bytes)?),
+        )
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ArtifactLimitsOwnedView(
+                ::buffa::OwnedView::decode_with_options(bytes, opts)?,
+            ),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::ArtifactLimits,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ArtifactLimitsOwnedView(::buffa::OwnedView::from_owned(msg)?),
+        )
+    }
+    /// Borrow the full [`ArtifactLimitsView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &ArtifactLimitsView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::ArtifactLimits {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// Field 1: `max_files`
+    #[must_use]
+    pub fn max_files(&self) -> u32 {
+        self.0.reborrow().max_files
+    }
+    /// Field 2: `max_file_bytes`
+    #[must_use]
+    pub fn max_file_bytes(&self) -> u64 {
+        self.0.reborrow().max_file_bytes
+    }
+    /// Field 3: `max_total_bytes`
+    #[must_use]
+    pub fn max_total_bytes(&self) -> u64 {
+        self.0.reborrow().max_total_bytes
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<ArtifactLimitsView<'static>>>
+for ArtifactLimitsOwnedView {
+    fn from(inner: ::buffa::OwnedView<ArtifactLimitsView<'static>>) -> Self {
+        ArtifactLimitsOwnedView(inner)
+    }
+}
+impl ::core::convert::From<ArtifactLimitsOwnedView>
+for ::buffa::OwnedView<ArtifactLimitsView<'static>> {
+    fn from(wrapper: ArtifactLimitsOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<ArtifactLimitsView<'static>>>
+for ArtifactLimitsOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<ArtifactLimitsView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::ArtifactLimits {
+    type View<'a> = ArtifactLimitsView<'a>;
+    type ViewHandle = ArtifactLimitsOwnedView;
+}
+impl ::serde::Serialize for ArtifactLimitsOwnedView {
     fn serialize<__S: ::serde::Serializer>(
         &self,
         __s: __S,
@@ -1383,6 +1858,1027 @@ impl ::serde::Serialize for OutputOwnedView {
         ::serde::Serialize::serialize(&self.0, __s)
     }
 }
+/// A file, figure or table that the run made. A copy of it is kept, so that it
+/// stays what it was.
+#[derive(Clone, Debug, Default)]
+pub struct ArtifactView<'a> {
+    /// A UUID of version 7.
+    ///
+    /// Field 1: `id`
+    pub id: &'a str,
+    /// For people, for example "plot.png".
+    ///
+    /// Field 2: `name`
+    pub name: &'a str,
+    /// Where the program put it, relative to the workspace; of a figure or table
+    /// without a file, where the copy is.
+    ///
+    /// Field 3: `path`
+    pub path: &'a str,
+    /// Where the copy is, relative to the workspace.
+    ///
+    /// Field 4: `stored_path`
+    pub stored_path: &'a str,
+    /// plot, image, table, report, archive or file.
+    ///
+    /// Field 5: `kind`
+    pub kind: &'a str,
+    /// Field 6: `mime_type`
+    pub mime_type: &'a str,
+    /// Field 7: `size_bytes`
+    pub size_bytes: u64,
+    /// Field 8: `sha256`
+    pub sha256: &'a [u8],
+    /// Of a table: JSON with its schema, preview rows and further formats.
+    ///
+    /// Field 9: `table_json`
+    pub table_json: &'a str,
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for ArtifactView<'a> {
+    type Owned = super::super::Artifact;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.id = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.name = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.path = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.stored_path = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.kind = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.mime_type = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            7u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.size_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            8u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.sha256 = ::buffa::types::borrow_bytes(&mut cur)?;
+            }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.table_json = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::Artifact, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::Artifact, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::Artifact {
+            id: self.id.to_string(),
+            name: self.name.to_string(),
+            path: self.path.to_string(),
+            stored_path: self.stored_path.to_string(),
+            kind: self.kind.to_string(),
+            mime_type: self.mime_type.to_string(),
+            size_bytes: self.size_bytes,
+            sha256: (self.sha256).to_vec(),
+            table_json: self.table_json.to_string(),
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for ArtifactView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.id.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.id) as u64;
+        }
+        if !self.name.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+        }
+        if !self.path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.path) as u64;
+        }
+        if !self.stored_path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.stored_path) as u64;
+        }
+        if !self.kind.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.kind) as u64;
+        }
+        if !self.mime_type.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.mime_type) as u64;
+        }
+        if self.size_bytes != 0u64 {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(self.size_bytes) as u64;
+        }
+        if !self.sha256.is_empty() {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.sha256) as u64;
+        }
+        if !self.table_json.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.table_json) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.id.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.id, buf);
+        }
+        if !self.name.is_empty() {
+            ::buffa::types::put_string_field(2u32, &self.name, buf);
+        }
+        if !self.path.is_empty() {
+            ::buffa::types::put_string_field(3u32, &self.path, buf);
+        }
+        if !self.stored_path.is_empty() {
+            ::buffa::types::put_string_field(4u32, &self.stored_path, buf);
+        }
+        if !self.kind.is_empty() {
+            ::buffa::types::put_string_field(5u32, &self.kind, buf);
+        }
+        if !self.mime_type.is_empty() {
+            ::buffa::types::put_string_field(6u32, &self.mime_type, buf);
+        }
+        if self.size_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(7u32, self.size_bytes, buf);
+        }
+        if !self.sha256.is_empty() {
+            ::buffa::types::put_shared_bytes_field(8u32, &self.sha256, buf);
+        }
+        if !self.table_json.is_empty() {
+            ::buffa::types::put_string_field(9u32, &self.table_json, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for ArtifactView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.id) {
+            __map.serialize_entry("id", self.id)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.name) {
+            __map.serialize_entry("name", self.name)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.path) {
+            __map.serialize_entry("path", self.path)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.stored_path) {
+            __map.serialize_entry("storedPath", self.stored_path)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.kind) {
+            __map.serialize_entry("kind", self.kind)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.mime_type) {
+            __map.serialize_entry("mimeType", self.mime_type)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u64(&self.size_bytes) {
+            __map
+                .serialize_entry(
+                    "sizeBytes",
+                    &::buffa::json_helpers::ProtoJson(&self.size_bytes),
+                )?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_bytes(self.sha256) {
+            __map
+                .serialize_entry(
+                    "sha256",
+                    &::buffa::json_helpers::BytesJson(self.sha256),
+                )?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.table_json) {
+            __map.serialize_entry("tableJson", self.table_json)?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for ArtifactView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Artifact";
+    const FULL_NAME: &'static str = "sandbox.v1.Artifact";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Artifact";
+}
+::buffa::impl_default_view_instance!(ArtifactView);
+::buffa::impl_view_reborrow!(ArtifactView);
+/** Self-contained, `'static` owned view of a `Artifact` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`ArtifactView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`ArtifactView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct ArtifactOwnedView(::buffa::OwnedView<ArtifactView<'static>>);
+impl ArtifactOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(ArtifactOwnedView(::buffa::OwnedView::decode(bytes)?))
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ArtifactOwnedView(::buffa::OwnedView::decode_with_options(bytes, opts)?),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::Artifact,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ArtifactOwnedView(::buffa::OwnedView::from_owned(msg)?),
+        )
+    }
+    /// Borrow the full [`ArtifactView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &ArtifactView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::Artifact {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// A UUID of version 7.
+    ///
+    /// Field 1: `id`
+    #[must_use]
+    pub fn id(&self) -> &'_ str {
+        self.0.reborrow().id
+    }
+    /// For people, for example "plot.png".
+    ///
+    /// Field 2: `name`
+    #[must_use]
+    pub fn name(&self) -> &'_ str {
+        self.0.reborrow().name
+    }
+    /// Where the program put it, relative to the workspace; of a figure or table
+    /// without a file, where the copy is.
+    ///
+    /// Field 3: `path`
+    #[must_use]
+    pub fn path(&self) -> &'_ str {
+        self.0.reborrow().path
+    }
+    /// Where the copy is, relative to the workspace.
+    ///
+    /// Field 4: `stored_path`
+    #[must_use]
+    pub fn stored_path(&self) -> &'_ str {
+        self.0.reborrow().stored_path
+    }
+    /// plot, image, table, report, archive or file.
+    ///
+    /// Field 5: `kind`
+    #[must_use]
+    pub fn kind(&self) -> &'_ str {
+        self.0.reborrow().kind
+    }
+    /// Field 6: `mime_type`
+    #[must_use]
+    pub fn mime_type(&self) -> &'_ str {
+        self.0.reborrow().mime_type
+    }
+    /// Field 7: `size_bytes`
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.0.reborrow().size_bytes
+    }
+    /// Field 8: `sha256`
+    #[must_use]
+    pub fn sha256(&self) -> &'_ [u8] {
+        self.0.reborrow().sha256
+    }
+    /// Of a table: JSON with its schema, preview rows and further formats.
+    ///
+    /// Field 9: `table_json`
+    #[must_use]
+    pub fn table_json(&self) -> &'_ str {
+        self.0.reborrow().table_json
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<ArtifactView<'static>>>
+for ArtifactOwnedView {
+    fn from(inner: ::buffa::OwnedView<ArtifactView<'static>>) -> Self {
+        ArtifactOwnedView(inner)
+    }
+}
+impl ::core::convert::From<ArtifactOwnedView>
+for ::buffa::OwnedView<ArtifactView<'static>> {
+    fn from(wrapper: ArtifactOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<ArtifactView<'static>>>
+for ArtifactOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<ArtifactView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::Artifact {
+    type View<'a> = ArtifactView<'a>;
+    type ViewHandle = ArtifactOwnedView;
+}
+impl ::serde::Serialize for ArtifactOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
+/// What `display()` was given: a JSON object of MIME type to text.
+#[derive(Clone, Debug, Default)]
+pub struct DisplayView<'a> {
+    /// Field 1: `bundle_json`
+    pub bundle_json: &'a str,
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for DisplayView<'a> {
+    type Owned = super::super::Display;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.bundle_json = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::Display, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::Display, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::Display {
+            bundle_json: self.bundle_json.to_string(),
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for DisplayView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.bundle_json.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.bundle_json) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.bundle_json.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.bundle_json, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for DisplayView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.bundle_json) {
+            __map.serialize_entry("bundleJson", self.bundle_json)?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for DisplayView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Display";
+    const FULL_NAME: &'static str = "sandbox.v1.Display";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Display";
+}
+::buffa::impl_default_view_instance!(DisplayView);
+::buffa::impl_view_reborrow!(DisplayView);
+/** Self-contained, `'static` owned view of a `Display` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`DisplayView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`DisplayView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct DisplayOwnedView(::buffa::OwnedView<DisplayView<'static>>);
+impl DisplayOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(DisplayOwnedView(::buffa::OwnedView::decode(bytes)?))
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            DisplayOwnedView(::buffa::OwnedView::decode_with_options(bytes, opts)?),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::Display,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            DisplayOwnedView(::buffa::OwnedView::from_owned(msg)?),
+        )
+    }
+    /// Borrow the full [`DisplayView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &DisplayView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::Display {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// Field 1: `bundle_json`
+    #[must_use]
+    pub fn bundle_json(&self) -> &'_ str {
+        self.0.reborrow().bundle_json
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<DisplayView<'static>>>
+for DisplayOwnedView {
+    fn from(inner: ::buffa::OwnedView<DisplayView<'static>>) -> Self {
+        DisplayOwnedView(inner)
+    }
+}
+impl ::core::convert::From<DisplayOwnedView>
+for ::buffa::OwnedView<DisplayView<'static>> {
+    fn from(wrapper: DisplayOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<DisplayView<'static>>>
+for DisplayOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<DisplayView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::Display {
+    type View<'a> = DisplayView<'a>;
+    type ViewHandle = DisplayOwnedView;
+}
+impl ::serde::Serialize for DisplayOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
+/// A stream that was larger than what is kept of it, whole.
+#[derive(Clone, Debug, Default)]
+pub struct OutputFileView<'a> {
+    /// Relative to the workspace.
+    ///
+    /// Field 1: `path`
+    pub path: &'a str,
+    /// Field 2: `size_bytes`
+    pub size_bytes: u64,
+    /// Field 3: `sha256`
+    pub sha256: &'a [u8],
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for OutputFileView<'a> {
+    type Owned = super::super::OutputFile;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.path = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.size_bytes = ::buffa::types::decode_uint64(&mut cur)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.sha256 = ::buffa::types::borrow_bytes(&mut cur)?;
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::OutputFile, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::OutputFile, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::OutputFile {
+            path: self.path.to_string(),
+            size_bytes: self.size_bytes,
+            sha256: (self.sha256).to_vec(),
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for OutputFileView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.path) as u64;
+        }
+        if self.size_bytes != 0u64 {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(self.size_bytes) as u64;
+        }
+        if !self.sha256.is_empty() {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.sha256) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.path.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.path, buf);
+        }
+        if self.size_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(2u32, self.size_bytes, buf);
+        }
+        if !self.sha256.is_empty() {
+            ::buffa::types::put_shared_bytes_field(3u32, &self.sha256, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for OutputFileView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.path) {
+            __map.serialize_entry("path", self.path)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u64(&self.size_bytes) {
+            __map
+                .serialize_entry(
+                    "sizeBytes",
+                    &::buffa::json_helpers::ProtoJson(&self.size_bytes),
+                )?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_bytes(self.sha256) {
+            __map
+                .serialize_entry(
+                    "sha256",
+                    &::buffa::json_helpers::BytesJson(self.sha256),
+                )?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for OutputFileView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "OutputFile";
+    const FULL_NAME: &'static str = "sandbox.v1.OutputFile";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.OutputFile";
+}
+::buffa::impl_default_view_instance!(OutputFileView);
+::buffa::impl_view_reborrow!(OutputFileView);
+/** Self-contained, `'static` owned view of a `OutputFile` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`OutputFileView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`OutputFileView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct OutputFileOwnedView(::buffa::OwnedView<OutputFileView<'static>>);
+impl OutputFileOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            OutputFileOwnedView(::buffa::OwnedView::decode(bytes)?),
+        )
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            OutputFileOwnedView(::buffa::OwnedView::decode_with_options(bytes, opts)?),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::OutputFile,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            OutputFileOwnedView(::buffa::OwnedView::from_owned(msg)?),
+        )
+    }
+    /// Borrow the full [`OutputFileView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &OutputFileView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::OutputFile {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// Relative to the workspace.
+    ///
+    /// Field 1: `path`
+    #[must_use]
+    pub fn path(&self) -> &'_ str {
+        self.0.reborrow().path
+    }
+    /// Field 2: `size_bytes`
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.0.reborrow().size_bytes
+    }
+    /// Field 3: `sha256`
+    #[must_use]
+    pub fn sha256(&self) -> &'_ [u8] {
+        self.0.reborrow().sha256
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<OutputFileView<'static>>>
+for OutputFileOwnedView {
+    fn from(inner: ::buffa::OwnedView<OutputFileView<'static>>) -> Self {
+        OutputFileOwnedView(inner)
+    }
+}
+impl ::core::convert::From<OutputFileOwnedView>
+for ::buffa::OwnedView<OutputFileView<'static>> {
+    fn from(wrapper: OutputFileOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<OutputFileView<'static>>>
+for OutputFileOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<OutputFileView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::OutputFile {
+    type View<'a> = OutputFileView<'a>;
+    type ViewHandle = OutputFileOwnedView;
+}
+impl ::serde::Serialize for OutputFileOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
 #[derive(Clone, Debug, Default)]
 pub struct EndedView<'a> {
     /// 128+N for a signal N.
@@ -1405,6 +2901,18 @@ pub struct EndedView<'a> {
     pub stdout_bytes: u64,
     /// Field 8: `stderr_bytes`
     pub stderr_bytes: u64,
+    /// Field 9: `stdout_file`
+    pub stdout_file: ::buffa::MessageFieldView<
+        super::super::__buffa::view::OutputFileView<'a>,
+    >,
+    /// Field 10: `stderr_file`
+    pub stderr_file: ::buffa::MessageFieldView<
+        super::super::__buffa::view::OutputFileView<'a>,
+    >,
+    /// Files that the run made and that are beyond the limits.
+    ///
+    /// Field 11: `artifacts_omitted`
+    pub artifacts_omitted: u32,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
@@ -1495,6 +3003,55 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
                 )?;
                 view.stderr_bytes = ::buffa::types::decode_uint64(&mut cur)?;
             }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                match view.stdout_file.as_mut() {
+                    Some(existing) => {
+                        ::buffa::MessageView::merge_into_view(existing, sub, __sub_ctx)?
+                    }
+                    None => {
+                        view.stdout_file = ::buffa::MessageFieldView::set(
+                            <super::super::__buffa::view::OutputFileView as ::buffa::MessageView>::decode_view_ctx(
+                                sub,
+                                __sub_ctx,
+                            )?,
+                        );
+                    }
+                }
+            }
+            10u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                match view.stderr_file.as_mut() {
+                    Some(existing) => {
+                        ::buffa::MessageView::merge_into_view(existing, sub, __sub_ctx)?
+                    }
+                    None => {
+                        view.stderr_file = ::buffa::MessageFieldView::set(
+                            <super::super::__buffa::view::OutputFileView as ::buffa::MessageView>::decode_view_ctx(
+                                sub,
+                                __sub_ctx,
+                            )?,
+                        );
+                    }
+                }
+            }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.artifacts_omitted = ::buffa::types::decode_uint32(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -1525,6 +3082,25 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
             max_rss_bytes: self.max_rss_bytes,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
+            stdout_file: match self.stdout_file.as_option() {
+                Some(v) => {
+                    ::buffa::MessageField::<
+                        super::super::OutputFile,
+                        ::buffa::Inline<super::super::OutputFile>,
+                    >::some(v.to_owned_from_source(__buffa_src)?)
+                }
+                None => ::buffa::MessageField::none(),
+            },
+            stderr_file: match self.stderr_file.as_option() {
+                Some(v) => {
+                    ::buffa::MessageField::<
+                        super::super::OutputFile,
+                        ::buffa::Inline<super::super::OutputFile>,
+                    >::some(v.to_owned_from_source(__buffa_src)?)
+                }
+                None => ::buffa::MessageField::none(),
+            },
+            artifacts_omitted: self.artifacts_omitted,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -1532,7 +3108,7 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
 }
 impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
     #[allow(clippy::needless_borrow, clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
@@ -1563,13 +3139,34 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         if self.stderr_bytes != 0u64 {
             size += 1u64 + ::buffa::types::uint64_encoded_len(self.stderr_bytes) as u64;
         }
+        if self.stdout_file.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.stdout_file.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.stderr_file.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.stderr_file.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.artifacts_omitted != 0u32 {
+            size
+                += 1u64
+                    + ::buffa::types::uint32_encoded_len(self.artifacts_omitted) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
     #[allow(clippy::needless_borrow)]
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
+        __cache: &mut ::buffa::SizeCache,
         buf: &mut impl ::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
@@ -1600,6 +3197,25 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         }
         if self.stderr_bytes != 0u64 {
             ::buffa::types::put_uint64_field(8u32, self.stderr_bytes, buf);
+        }
+        if self.stdout_file.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                9u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.stdout_file.write_to(__cache, buf);
+        }
+        if self.stderr_file.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                10u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.stderr_file.write_to(__cache, buf);
+        }
+        if self.artifacts_omitted != 0u32 {
+            ::buffa::types::put_uint32_field(11u32, self.artifacts_omitted, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -1672,6 +3288,23 @@ impl<'__a> ::serde::Serialize for EndedView<'__a> {
                 .serialize_entry(
                     "stderrBytes",
                     &::buffa::json_helpers::ProtoJson(&self.stderr_bytes),
+                )?;
+        }
+        {
+            if let ::core::option::Option::Some(__v) = self.stdout_file.as_option() {
+                __map.serialize_entry("stdoutFile", __v)?;
+            }
+        }
+        {
+            if let ::core::option::Option::Some(__v) = self.stderr_file.as_option() {
+                __map.serialize_entry("stderrFile", __v)?;
+            }
+        }
+        if !::buffa::json_helpers::skip_if::is_zero_u32(&self.artifacts_omitted) {
+            __map
+                .serialize_entry(
+                    "artifactsOmitted",
+                    &::buffa::json_helpers::ProtoJson(&self.artifacts_omitted),
                 )?;
         }
         __map.end()
@@ -1804,6 +3437,27 @@ impl EndedOwnedView {
     #[must_use]
     pub fn stderr_bytes(&self) -> u64 {
         self.0.reborrow().stderr_bytes
+    }
+    /// Field 9: `stdout_file`
+    #[must_use]
+    pub fn stdout_file(
+        &self,
+    ) -> &::buffa::MessageFieldView<super::super::__buffa::view::OutputFileView<'_>> {
+        &self.0.reborrow().stdout_file
+    }
+    /// Field 10: `stderr_file`
+    #[must_use]
+    pub fn stderr_file(
+        &self,
+    ) -> &::buffa::MessageFieldView<super::super::__buffa::view::OutputFileView<'_>> {
+        &self.0.reborrow().stderr_file
+    }
+    /// Files that the run made and that are beyond the limits.
+    ///
+    /// Field 11: `artifacts_omitted`
+    #[must_use]
+    pub fn artifacts_omitted(&self) -> u32 {
+        self.0.reborrow().artifacts_omitted
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<EndedView<'static>>> for EndedOwnedView {
@@ -1963,6 +3617,68 @@ impl<'a> ::buffa::MessageView<'a> for RunResponseView<'a> {
                     );
                 }
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                if let Some(
+                    super::super::__buffa::view::oneof::run_response::Event::Artifact(
+                        ref mut existing,
+                    ),
+                ) = view.event
+                {
+                    ::buffa::MessageView::merge_into_view(
+                        &mut **existing,
+                        sub,
+                        __sub_ctx,
+                    )?;
+                } else {
+                    view.event = Some(
+                        super::super::__buffa::view::oneof::run_response::Event::Artifact(
+                            ::buffa::alloc::boxed::Box::new(
+                                <super::super::__buffa::view::ArtifactView as ::buffa::MessageView>::decode_view_ctx(
+                                    sub,
+                                    __sub_ctx,
+                                )?,
+                            ),
+                        ),
+                    );
+                }
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                if let Some(
+                    super::super::__buffa::view::oneof::run_response::Event::Display(
+                        ref mut existing,
+                    ),
+                ) = view.event
+                {
+                    ::buffa::MessageView::merge_into_view(
+                        &mut **existing,
+                        sub,
+                        __sub_ctx,
+                    )?;
+                } else {
+                    view.event = Some(
+                        super::super::__buffa::view::oneof::run_response::Event::Display(
+                            ::buffa::alloc::boxed::Box::new(
+                                <super::super::__buffa::view::DisplayView as ::buffa::MessageView>::decode_view_ctx(
+                                    sub,
+                                    __sub_ctx,
+                                )?,
+                            ),
+                        ),
+                    );
+                }
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -2016,6 +3732,24 @@ impl<'a> ::buffa::MessageView<'a> for RunResponseView<'a> {
                                     ),
                                 )
                             }
+                            super::super::__buffa::view::oneof::run_response::Event::Artifact(
+                                v,
+                            ) => {
+                                super::super::__buffa::oneof::run_response::Event::Artifact(
+                                    ::buffa::alloc::boxed::Box::new(
+                                        v.to_owned_from_source(__buffa_src)?,
+                                    ),
+                                )
+                            }
+                            super::super::__buffa::view::oneof::run_response::Event::Display(
+                                v,
+                            ) => {
+                                super::super::__buffa::oneof::run_response::Event::Display(
+                                    ::buffa::alloc::boxed::Box::new(
+                                        v.to_owned_from_source(__buffa_src)?,
+                                    ),
+                                )
+                            }
                         },
                     )
                 }
@@ -2051,6 +3785,22 @@ impl<'a> ::buffa::ViewEncode<'a> for RunResponseView<'a> {
                             + inner as u64;
                 }
                 super::super::__buffa::view::oneof::run_response::Event::Ended(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Artifact(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Display(x) => {
                     let __slot = __cache.reserve();
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
@@ -2097,6 +3847,22 @@ impl<'a> ::buffa::ViewEncode<'a> for RunResponseView<'a> {
                     );
                     x.write_to(__cache, buf);
                 }
+                super::super::__buffa::view::oneof::run_response::Event::Artifact(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        4u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Display(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        5u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
             }
         }
         self.__buffa_unknown_fields.write_to(buf);
@@ -2130,6 +3896,12 @@ impl<'__a> ::serde::Serialize for RunResponseView<'__a> {
                 }
                 super::super::__buffa::view::oneof::run_response::Event::Ended(v) => {
                     __map.serialize_entry("ended", v)?;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Artifact(v) => {
+                    __map.serialize_entry("artifact", v)?;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Display(v) => {
+                    __map.serialize_entry("display", v)?;
                 }
             }
         }

@@ -21,5 +21,15 @@ pub mod run_response {
                 super::super::super::super::__buffa::view::EndedView<'a>,
             >,
         ),
+        Artifact(
+            ::buffa::alloc::boxed::Box<
+                super::super::super::super::__buffa::view::ArtifactView<'a>,
+            >,
+        ),
+        Display(
+            ::buffa::alloc::boxed::Box<
+                super::super::super::super::__buffa::view::DisplayView<'a>,
+            >,
+        ),
     }
 }

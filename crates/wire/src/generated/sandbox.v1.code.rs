@@ -153,6 +153,8 @@ pub enum Termination {
     TERMINATION_SIGNALED = 2i32,
     TERMINATION_TIMED_OUT = 3i32,
     TERMINATION_CANCELLED = 4i32,
+    /// It printed more than `spill_limit_bytes`.
+    TERMINATION_OUTPUT_LIMIT = 5i32,
 }
 impl Termination {
     ///Idiomatic alias for [`Self::TERMINATION_UNSPECIFIED`]; `Debug` prints the variant name.
@@ -170,6 +172,9 @@ impl Termination {
     ///Idiomatic alias for [`Self::TERMINATION_CANCELLED`]; `Debug` prints the variant name.
     #[allow(non_upper_case_globals)]
     pub const Cancelled: Self = Self::TERMINATION_CANCELLED;
+    ///Idiomatic alias for [`Self::TERMINATION_OUTPUT_LIMIT`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const OutputLimit: Self = Self::TERMINATION_OUTPUT_LIMIT;
 }
 impl ::core::default::Default for Termination {
     fn default() -> Self {
@@ -270,6 +275,7 @@ impl ::buffa::Enumeration for Termination {
             2i32 => ::core::option::Option::Some(Self::TERMINATION_SIGNALED),
             3i32 => ::core::option::Option::Some(Self::TERMINATION_TIMED_OUT),
             4i32 => ::core::option::Option::Some(Self::TERMINATION_CANCELLED),
+            5i32 => ::core::option::Option::Some(Self::TERMINATION_OUTPUT_LIMIT),
             _ => ::core::option::Option::None,
         }
     }
@@ -283,6 +289,7 @@ impl ::buffa::Enumeration for Termination {
             Self::TERMINATION_SIGNALED => "TERMINATION_SIGNALED",
             Self::TERMINATION_TIMED_OUT => "TERMINATION_TIMED_OUT",
             Self::TERMINATION_CANCELLED => "TERMINATION_CANCELLED",
+            Self::TERMINATION_OUTPUT_LIMIT => "TERMINATION_OUTPUT_LIMIT",
         }
     }
     fn from_proto_name(name: &str) -> ::core::option::Option<Self> {
@@ -302,6 +309,9 @@ impl ::buffa::Enumeration for Termination {
             "TERMINATION_CANCELLED" => {
                 ::core::option::Option::Some(Self::TERMINATION_CANCELLED)
             }
+            "TERMINATION_OUTPUT_LIMIT" => {
+                ::core::option::Option::Some(Self::TERMINATION_OUTPUT_LIMIT)
+            }
             _ => ::core::option::Option::None,
         }
     }
@@ -312,6 +322,7 @@ impl ::buffa::Enumeration for Termination {
             Self::TERMINATION_SIGNALED,
             Self::TERMINATION_TIMED_OUT,
             Self::TERMINATION_CANCELLED,
+            Self::TERMINATION_OUTPUT_LIMIT,
         ]
     }
 }
@@ -531,8 +542,9 @@ pub struct RunRequest {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u32"
     )]
     pub grace_ms: u32,
-    /// Bytes kept of each stream. The first half is sent as it comes, the last
-    /// half when the program has ended; what lies between is counted and dropped.
+    /// Bytes kept of each stream. Unless `live`, the first half is sent as it
+    /// comes, the last half when the program has ended; what lies between is
+    /// counted and not sent.
     ///
     /// Field 8: `output_limit_bytes`
     #[serde(
@@ -542,6 +554,48 @@ pub struct RunRequest {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
     )]
     pub output_limit_bytes: u64,
+    /// All output is sent as it comes; a reader that is slow slows the program.
+    ///
+    /// Field 9: `live`
+    #[serde(
+        rename = "live",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub live: bool,
+    /// A stream that is larger than `output_limit_bytes` is kept whole in a file
+    /// of the sandbox; one larger than this ends the run. 0: neither.
+    ///
+    /// Field 10: `spill_limit_bytes`
+    #[serde(
+        rename = "spillLimitBytes",
+        alias = "spill_limit_bytes",
+        with = "::buffa::json_helpers::uint64",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub spill_limit_bytes: u64,
+    /// Absent: files that the run made are not looked for.
+    ///
+    /// Field 11: `artifacts`
+    #[serde(
+        rename = "artifacts",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub artifacts: ::buffa::MessageField<
+        ArtifactLimits,
+        ::buffa::Inline<ArtifactLimits>,
+    >,
+    /// The program is Python: figures that are shown or left open become
+    /// artifacts, and `display()` shows its argument.
+    ///
+    /// Field 12: `python_display`
+    #[serde(
+        rename = "pythonDisplay",
+        alias = "python_display",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub python_display: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -557,6 +611,10 @@ impl ::core::fmt::Debug for RunRequest {
             .field("timeout_ms", &self.timeout_ms)
             .field("grace_ms", &self.grace_ms)
             .field("output_limit_bytes", &self.output_limit_bytes)
+            .field("live", &self.live)
+            .field("spill_limit_bytes", &self.spill_limit_bytes)
+            .field("artifacts", &self.artifacts)
+            .field("python_display", &self.python_display)
             .finish()
     }
 }
@@ -621,6 +679,25 @@ impl ::buffa::Message for RunRequest {
                 += 1u64
                     + ::buffa::types::uint64_encoded_len(self.output_limit_bytes) as u64;
         }
+        if self.live {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        if self.spill_limit_bytes != 0u64 {
+            size
+                += 1u64
+                    + ::buffa::types::uint64_encoded_len(self.spill_limit_bytes) as u64;
+        }
+        if self.artifacts.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.artifacts.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.python_display {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -661,6 +738,23 @@ impl ::buffa::Message for RunRequest {
         }
         if self.output_limit_bytes != 0u64 {
             ::buffa::types::put_uint64_field(8u32, self.output_limit_bytes, buf);
+        }
+        if self.live {
+            ::buffa::types::put_bool_field(9u32, self.live, buf);
+        }
+        if self.spill_limit_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(10u32, self.spill_limit_bytes, buf);
+        }
+        if self.artifacts.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                11u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.artifacts.write_to(__cache, buf);
+        }
+        if self.python_display {
+            ::buffa::types::put_bool_field(12u32, self.python_display, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -743,6 +837,38 @@ impl ::buffa::Message for RunRequest {
                 )?;
                 self.output_limit_bytes = ::buffa::types::decode_uint64(buf)?;
             }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.live = ::buffa::types::decode_bool(buf)?;
+            }
+            10u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.spill_limit_bytes = ::buffa::types::decode_uint64(buf)?;
+            }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::Message::merge_length_delimited(
+                    self.artifacts.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            12u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.python_display = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -759,6 +885,10 @@ impl ::buffa::Message for RunRequest {
         self.timeout_ms = 0u32;
         self.grace_ms = 0u32;
         self.output_limit_bytes = 0u64;
+        self.live = false;
+        self.spill_limit_bytes = 0u64;
+        self.artifacts = ::buffa::MessageField::none();
+        self.python_display = false;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -789,6 +919,183 @@ pub const __RUN_REQUEST_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa
     type_url: "type.googleapis.com/sandbox.v1.RunRequest",
     to_json: ::buffa::type_registry::any_to_json::<RunRequest>,
     from_json: ::buffa::type_registry::any_from_json::<RunRequest>,
+    is_wkt: false,
+};
+/// What is kept of the files that a run made.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct ArtifactLimits {
+    /// Field 1: `max_files`
+    #[serde(
+        rename = "maxFiles",
+        alias = "max_files",
+        with = "::buffa::json_helpers::uint32",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub max_files: u32,
+    /// Field 2: `max_file_bytes`
+    #[serde(
+        rename = "maxFileBytes",
+        alias = "max_file_bytes",
+        with = "::buffa::json_helpers::uint64",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub max_file_bytes: u64,
+    /// Field 3: `max_total_bytes`
+    #[serde(
+        rename = "maxTotalBytes",
+        alias = "max_total_bytes",
+        with = "::buffa::json_helpers::uint64",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub max_total_bytes: u64,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for ArtifactLimits {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ArtifactLimits")
+            .field("max_files", &self.max_files)
+            .field("max_file_bytes", &self.max_file_bytes)
+            .field("max_total_bytes", &self.max_total_bytes)
+            .finish()
+    }
+}
+impl ArtifactLimits {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ArtifactLimits";
+}
+::buffa::impl_default_instance!(ArtifactLimits);
+impl ::buffa::MessageName for ArtifactLimits {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "ArtifactLimits";
+    const FULL_NAME: &'static str = "sandbox.v1.ArtifactLimits";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ArtifactLimits";
+}
+impl ::buffa::Message for ArtifactLimits {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.max_files != 0u32 {
+            size += 1u64 + ::buffa::types::uint32_encoded_len(self.max_files) as u64;
+        }
+        if self.max_file_bytes != 0u64 {
+            size
+                += 1u64 + ::buffa::types::uint64_encoded_len(self.max_file_bytes) as u64;
+        }
+        if self.max_total_bytes != 0u64 {
+            size
+                += 1u64
+                    + ::buffa::types::uint64_encoded_len(self.max_total_bytes) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.max_files != 0u32 {
+            ::buffa::types::put_uint32_field(1u32, self.max_files, buf);
+        }
+        if self.max_file_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(2u32, self.max_file_bytes, buf);
+        }
+        if self.max_total_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(3u32, self.max_total_bytes, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.max_files = ::buffa::types::decode_uint32(buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.max_file_bytes = ::buffa::types::decode_uint64(buf)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.max_total_bytes = ::buffa::types::decode_uint64(buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.max_files = 0u32;
+        self.max_file_bytes = 0u64;
+        self.max_total_bytes = 0u64;
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for ArtifactLimits {
+    const PROTO_FQN: &'static str = "sandbox.v1.ArtifactLimits";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for ArtifactLimits {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __ARTIFACT_LIMITS_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.ArtifactLimits",
+    to_json: ::buffa::type_registry::any_to_json::<ArtifactLimits>,
+    from_json: ::buffa::type_registry::any_from_json::<ArtifactLimits>,
     is_wkt: false,
 };
 #[derive(Clone, PartialEq, Default)]
@@ -1097,6 +1404,627 @@ pub const __OUTPUT_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::typ
     from_json: ::buffa::type_registry::any_from_json::<Output>,
     is_wkt: false,
 };
+/// A file, figure or table that the run made. A copy of it is kept, so that it
+/// stays what it was.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct Artifact {
+    /// A UUID of version 7.
+    ///
+    /// Field 1: `id`
+    #[serde(
+        rename = "id",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub id: ::buffa::alloc::string::String,
+    /// For people, for example "plot.png".
+    ///
+    /// Field 2: `name`
+    #[serde(
+        rename = "name",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub name: ::buffa::alloc::string::String,
+    /// Where the program put it, relative to the workspace; of a figure or table
+    /// without a file, where the copy is.
+    ///
+    /// Field 3: `path`
+    #[serde(
+        rename = "path",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub path: ::buffa::alloc::string::String,
+    /// Where the copy is, relative to the workspace.
+    ///
+    /// Field 4: `stored_path`
+    #[serde(
+        rename = "storedPath",
+        alias = "stored_path",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub stored_path: ::buffa::alloc::string::String,
+    /// plot, image, table, report, archive or file.
+    ///
+    /// Field 5: `kind`
+    #[serde(
+        rename = "kind",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub kind: ::buffa::alloc::string::String,
+    /// Field 6: `mime_type`
+    #[serde(
+        rename = "mimeType",
+        alias = "mime_type",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub mime_type: ::buffa::alloc::string::String,
+    /// Field 7: `size_bytes`
+    #[serde(
+        rename = "sizeBytes",
+        alias = "size_bytes",
+        with = "::buffa::json_helpers::uint64",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub size_bytes: u64,
+    /// Field 8: `sha256`
+    #[serde(
+        rename = "sha256",
+        with = "::buffa::json_helpers::bytes",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_bytes"
+    )]
+    pub sha256: ::buffa::alloc::vec::Vec<u8>,
+    /// Of a table: JSON with its schema, preview rows and further formats.
+    ///
+    /// Field 9: `table_json`
+    #[serde(
+        rename = "tableJson",
+        alias = "table_json",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub table_json: ::buffa::alloc::string::String,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for Artifact {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Artifact")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .field("path", &self.path)
+            .field("stored_path", &self.stored_path)
+            .field("kind", &self.kind)
+            .field("mime_type", &self.mime_type)
+            .field("size_bytes", &self.size_bytes)
+            .field("sha256", &self.sha256)
+            .field("table_json", &self.table_json)
+            .finish()
+    }
+}
+impl Artifact {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Artifact";
+}
+::buffa::impl_default_instance!(Artifact);
+impl ::buffa::MessageName for Artifact {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Artifact";
+    const FULL_NAME: &'static str = "sandbox.v1.Artifact";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Artifact";
+}
+impl ::buffa::Message for Artifact {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.id.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.id) as u64;
+        }
+        if !self.name.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+        }
+        if !self.path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.path) as u64;
+        }
+        if !self.stored_path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.stored_path) as u64;
+        }
+        if !self.kind.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.kind) as u64;
+        }
+        if !self.mime_type.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.mime_type) as u64;
+        }
+        if self.size_bytes != 0u64 {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(self.size_bytes) as u64;
+        }
+        if !self.sha256.is_empty() {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.sha256) as u64;
+        }
+        if !self.table_json.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.table_json) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.id.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.id, buf);
+        }
+        if !self.name.is_empty() {
+            ::buffa::types::put_string_field(2u32, &self.name, buf);
+        }
+        if !self.path.is_empty() {
+            ::buffa::types::put_string_field(3u32, &self.path, buf);
+        }
+        if !self.stored_path.is_empty() {
+            ::buffa::types::put_string_field(4u32, &self.stored_path, buf);
+        }
+        if !self.kind.is_empty() {
+            ::buffa::types::put_string_field(5u32, &self.kind, buf);
+        }
+        if !self.mime_type.is_empty() {
+            ::buffa::types::put_string_field(6u32, &self.mime_type, buf);
+        }
+        if self.size_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(7u32, self.size_bytes, buf);
+        }
+        if !self.sha256.is_empty() {
+            ::buffa::types::put_shared_bytes_field(8u32, &self.sha256, buf);
+        }
+        if !self.table_json.is_empty() {
+            ::buffa::types::put_string_field(9u32, &self.table_json, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.id, buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.name, buf)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.path, buf)?;
+            }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.stored_path, buf)?;
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.kind, buf)?;
+            }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.mime_type, buf)?;
+            }
+            7u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.size_bytes = ::buffa::types::decode_uint64(buf)?;
+            }
+            8u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_bytes(&mut self.sha256, buf)?;
+            }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.table_json, buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.id.clear();
+        self.name.clear();
+        self.path.clear();
+        self.stored_path.clear();
+        self.kind.clear();
+        self.mime_type.clear();
+        self.size_bytes = 0u64;
+        self.sha256.clear();
+        self.table_json.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for Artifact {
+    const PROTO_FQN: &'static str = "sandbox.v1.Artifact";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for Artifact {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __ARTIFACT_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.Artifact",
+    to_json: ::buffa::type_registry::any_to_json::<Artifact>,
+    from_json: ::buffa::type_registry::any_from_json::<Artifact>,
+    is_wkt: false,
+};
+/// What `display()` was given: a JSON object of MIME type to text.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct Display {
+    /// Field 1: `bundle_json`
+    #[serde(
+        rename = "bundleJson",
+        alias = "bundle_json",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub bundle_json: ::buffa::alloc::string::String,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for Display {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Display").field("bundle_json", &self.bundle_json).finish()
+    }
+}
+impl Display {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Display";
+}
+::buffa::impl_default_instance!(Display);
+impl ::buffa::MessageName for Display {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Display";
+    const FULL_NAME: &'static str = "sandbox.v1.Display";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Display";
+}
+impl ::buffa::Message for Display {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.bundle_json.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.bundle_json) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.bundle_json.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.bundle_json, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.bundle_json, buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.bundle_json.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for Display {
+    const PROTO_FQN: &'static str = "sandbox.v1.Display";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for Display {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __DISPLAY_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.Display",
+    to_json: ::buffa::type_registry::any_to_json::<Display>,
+    from_json: ::buffa::type_registry::any_from_json::<Display>,
+    is_wkt: false,
+};
+/// A stream that was larger than what is kept of it, whole.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct OutputFile {
+    /// Relative to the workspace.
+    ///
+    /// Field 1: `path`
+    #[serde(
+        rename = "path",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub path: ::buffa::alloc::string::String,
+    /// Field 2: `size_bytes`
+    #[serde(
+        rename = "sizeBytes",
+        alias = "size_bytes",
+        with = "::buffa::json_helpers::uint64",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
+    )]
+    pub size_bytes: u64,
+    /// Field 3: `sha256`
+    #[serde(
+        rename = "sha256",
+        with = "::buffa::json_helpers::bytes",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_bytes"
+    )]
+    pub sha256: ::buffa::alloc::vec::Vec<u8>,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for OutputFile {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("OutputFile")
+            .field("path", &self.path)
+            .field("size_bytes", &self.size_bytes)
+            .field("sha256", &self.sha256)
+            .finish()
+    }
+}
+impl OutputFile {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.OutputFile";
+}
+::buffa::impl_default_instance!(OutputFile);
+impl ::buffa::MessageName for OutputFile {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "OutputFile";
+    const FULL_NAME: &'static str = "sandbox.v1.OutputFile";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.OutputFile";
+}
+impl ::buffa::Message for OutputFile {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.path.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.path) as u64;
+        }
+        if self.size_bytes != 0u64 {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(self.size_bytes) as u64;
+        }
+        if !self.sha256.is_empty() {
+            size += 1u64 + ::buffa::types::bytes_encoded_len(&self.sha256) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.path.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.path, buf);
+        }
+        if self.size_bytes != 0u64 {
+            ::buffa::types::put_uint64_field(2u32, self.size_bytes, buf);
+        }
+        if !self.sha256.is_empty() {
+            ::buffa::types::put_shared_bytes_field(3u32, &self.sha256, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.path, buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.size_bytes = ::buffa::types::decode_uint64(buf)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_bytes(&mut self.sha256, buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.path.clear();
+        self.size_bytes = 0u64;
+        self.sha256.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for OutputFile {
+    const PROTO_FQN: &'static str = "sandbox.v1.OutputFile";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for OutputFile {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __OUTPUT_FILE_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.OutputFile",
+    to_json: ::buffa::type_registry::any_to_json::<OutputFile>,
+    from_json: ::buffa::type_registry::any_from_json::<OutputFile>,
+    is_wkt: false,
+};
 #[derive(Clone, PartialEq, Default)]
 #[derive(::serde::Serialize, ::serde::Deserialize)]
 #[serde(default)]
@@ -1167,6 +2095,30 @@ pub struct Ended {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u64"
     )]
     pub stderr_bytes: u64,
+    /// Field 9: `stdout_file`
+    #[serde(
+        rename = "stdoutFile",
+        alias = "stdout_file",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub stdout_file: ::buffa::MessageField<OutputFile, ::buffa::Inline<OutputFile>>,
+    /// Field 10: `stderr_file`
+    #[serde(
+        rename = "stderrFile",
+        alias = "stderr_file",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub stderr_file: ::buffa::MessageField<OutputFile, ::buffa::Inline<OutputFile>>,
+    /// Files that the run made and that are beyond the limits.
+    ///
+    /// Field 11: `artifacts_omitted`
+    #[serde(
+        rename = "artifactsOmitted",
+        alias = "artifacts_omitted",
+        with = "::buffa::json_helpers::uint32",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u32"
+    )]
+    pub artifacts_omitted: u32,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -1182,6 +2134,9 @@ impl ::core::fmt::Debug for Ended {
             .field("max_rss_bytes", &self.max_rss_bytes)
             .field("stdout_bytes", &self.stdout_bytes)
             .field("stderr_bytes", &self.stderr_bytes)
+            .field("stdout_file", &self.stdout_file)
+            .field("stderr_file", &self.stderr_file)
+            .field("artifacts_omitted", &self.artifacts_omitted)
             .finish()
     }
 }
@@ -1208,7 +2163,7 @@ impl ::buffa::Message for Ended {
     /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
     /// points reject, never a silently wrapped size.
     #[allow(clippy::let_and_return)]
-    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+    fn compute_size(&self, __cache: &mut ::buffa::SizeCache) -> u32 {
         #[allow(unused_imports)]
         use ::buffa::Enumeration as _;
         let mut size = 0u64;
@@ -1239,12 +2194,33 @@ impl ::buffa::Message for Ended {
         if self.stderr_bytes != 0u64 {
             size += 1u64 + ::buffa::types::uint64_encoded_len(self.stderr_bytes) as u64;
         }
+        if self.stdout_file.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.stdout_file.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.stderr_file.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.stderr_file.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
+        if self.artifacts_omitted != 0u32 {
+            size
+                += 1u64
+                    + ::buffa::types::uint32_encoded_len(self.artifacts_omitted) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
     fn write_to(
         &self,
-        _cache: &mut ::buffa::SizeCache,
+        __cache: &mut ::buffa::SizeCache,
         buf: &mut impl ::buffa::EncodeSink,
     ) {
         #[allow(unused_imports)]
@@ -1275,6 +2251,25 @@ impl ::buffa::Message for Ended {
         }
         if self.stderr_bytes != 0u64 {
             ::buffa::types::put_uint64_field(8u32, self.stderr_bytes, buf);
+        }
+        if self.stdout_file.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                9u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.stdout_file.write_to(__cache, buf);
+        }
+        if self.stderr_file.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                10u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.stderr_file.write_to(__cache, buf);
+        }
+        if self.artifacts_omitted != 0u32 {
+            ::buffa::types::put_uint32_field(11u32, self.artifacts_omitted, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -1347,6 +2342,35 @@ impl ::buffa::Message for Ended {
                 )?;
                 self.stderr_bytes = ::buffa::types::decode_uint64(buf)?;
             }
+            9u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::Message::merge_length_delimited(
+                    self.stdout_file.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            10u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::Message::merge_length_delimited(
+                    self.stderr_file.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.artifacts_omitted = ::buffa::types::decode_uint32(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -1363,6 +2387,9 @@ impl ::buffa::Message for Ended {
         self.max_rss_bytes = 0u64;
         self.stdout_bytes = 0u64;
         self.stderr_bytes = 0u64;
+        self.stdout_file = ::buffa::MessageField::none();
+        self.stderr_file = ::buffa::MessageField::none();
+        self.artifacts_omitted = 0u32;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -1463,6 +2490,22 @@ impl ::buffa::Message for RunResponse {
                         += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
                             + inner as u64;
                 }
+                __buffa::oneof::run_response::Event::Artifact(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
+                __buffa::oneof::run_response::Event::Display(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -1496,6 +2539,22 @@ impl ::buffa::Message for RunResponse {
                 __buffa::oneof::run_response::Event::Ended(x) => {
                     ::buffa::types::put_len_delimited_header(
                         3u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+                __buffa::oneof::run_response::Event::Artifact(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        4u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+                __buffa::oneof::run_response::Event::Display(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        5u32,
                         u64::from(__cache.consume_next()),
                         buf,
                     );
@@ -1571,6 +2630,46 @@ impl ::buffa::Message for RunResponse {
                     ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.event = ::core::option::Option::Some(
                         __buffa::oneof::run_response::Event::Ended(
+                            ::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::run_response::Event::Artifact(ref mut existing),
+                ) = self.event
+                {
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    self.event = ::core::option::Option::Some(
+                        __buffa::oneof::run_response::Event::Artifact(
+                            ::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::run_response::Event::Display(ref mut existing),
+                ) = self.event
+                {
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    self.event = ::core::option::Option::Some(
+                        __buffa::oneof::run_response::Event::Display(
                             ::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
@@ -1687,6 +2786,54 @@ impl<'de> ::serde::Deserialize<'de> for RunResponse {
                                 }
                                 __oneof_event = Some(
                                     __buffa::oneof::run_response::Event::Ended(
+                                        ::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
+                        "artifact" => {
+                            let v: ::core::option::Option<Artifact> = map
+                                .next_value_seed(
+                                    ::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Artifact,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_event.is_some() {
+                                    return Err(
+                                        ::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'event'",
+                                        ),
+                                    );
+                                }
+                                __oneof_event = Some(
+                                    __buffa::oneof::run_response::Event::Artifact(
+                                        ::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
+                        "display" => {
+                            let v: ::core::option::Option<Display> = map
+                                .next_value_seed(
+                                    ::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Display,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_event.is_some() {
+                                    return Err(
+                                        ::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'event'",
+                                        ),
+                                    );
+                                }
+                                __oneof_event = Some(
+                                    __buffa::oneof::run_response::Event::Display(
                                         ::buffa::alloc::boxed::Box::new(v),
                                     ),
                                 );

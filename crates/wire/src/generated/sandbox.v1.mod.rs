@@ -43,8 +43,12 @@ pub mod __buffa {
         reg.register_json_any(super::__ERROR_INFO_JSON_ANY);
         reg.register_json_any(super::__SCRIPT_JSON_ANY);
         reg.register_json_any(super::__RUN_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__ARTIFACT_LIMITS_JSON_ANY);
         reg.register_json_any(super::__STARTED_JSON_ANY);
         reg.register_json_any(super::__OUTPUT_JSON_ANY);
+        reg.register_json_any(super::__ARTIFACT_JSON_ANY);
+        reg.register_json_any(super::__DISPLAY_JSON_ANY);
+        reg.register_json_any(super::__OUTPUT_FILE_JSON_ANY);
         reg.register_json_any(super::__ENDED_JSON_ANY);
         reg.register_json_any(super::__RUN_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__GREP_REQUEST_JSON_ANY);
@@ -69,6 +73,13 @@ pub mod __buffa {
         reg.register_json_any(super::__REMOVE_ENTRY_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__RENAME_REQUEST_JSON_ANY);
         reg.register_json_any(super::__RENAME_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__IMPORT_START_JSON_ANY);
+        reg.register_json_any(super::__IMPORT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__IMPORT_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__EXPORT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__EXPORT_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__REMOVE_ARTIFACTS_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__REMOVE_ARTIFACTS_RESPONSE_JSON_ANY);
     }
 }
 #[doc(inline)]
@@ -84,6 +95,10 @@ pub use self::__buffa::view::RunRequestView;
 #[doc(inline)]
 pub use self::__buffa::view::RunRequestOwnedView;
 #[doc(inline)]
+pub use self::__buffa::view::ArtifactLimitsView;
+#[doc(inline)]
+pub use self::__buffa::view::ArtifactLimitsOwnedView;
+#[doc(inline)]
 pub use self::__buffa::view::StartedView;
 #[doc(inline)]
 pub use self::__buffa::view::StartedOwnedView;
@@ -91,6 +106,18 @@ pub use self::__buffa::view::StartedOwnedView;
 pub use self::__buffa::view::OutputView;
 #[doc(inline)]
 pub use self::__buffa::view::OutputOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ArtifactView;
+#[doc(inline)]
+pub use self::__buffa::view::ArtifactOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::DisplayView;
+#[doc(inline)]
+pub use self::__buffa::view::DisplayOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::OutputFileView;
+#[doc(inline)]
+pub use self::__buffa::view::OutputFileOwnedView;
 #[doc(inline)]
 pub use self::__buffa::view::EndedView;
 #[doc(inline)]
@@ -187,6 +214,34 @@ pub use self::__buffa::view::RenameRequestOwnedView;
 pub use self::__buffa::view::RenameResponseView;
 #[doc(inline)]
 pub use self::__buffa::view::RenameResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportStartView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportStartOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::ImportResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ExportRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::ExportRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ExportResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::ExportResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::RemoveArtifactsRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::RemoveArtifactsRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::RemoveArtifactsResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::RemoveArtifactsResponseOwnedView;
 #[doc(inline)]
 pub use self::__buffa::register_types;
 include!("sandbox.v1.code.__connect.rs");

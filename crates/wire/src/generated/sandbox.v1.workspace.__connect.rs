@@ -54,6 +54,30 @@ pub type OwnedRenameRequestView = ::buffa::view::OwnedView<
 pub type OwnedRenameResponseView = ::buffa::view::OwnedView<
     __buffa::view::RenameResponseView<'static>,
 >;
+///Shorthand for `OwnedView<ImportRequestView<'static>>`.
+pub type OwnedImportRequestView = ::buffa::view::OwnedView<
+    __buffa::view::ImportRequestView<'static>,
+>;
+///Shorthand for `OwnedView<ImportResponseView<'static>>`.
+pub type OwnedImportResponseView = ::buffa::view::OwnedView<
+    __buffa::view::ImportResponseView<'static>,
+>;
+///Shorthand for `OwnedView<ExportRequestView<'static>>`.
+pub type OwnedExportRequestView = ::buffa::view::OwnedView<
+    __buffa::view::ExportRequestView<'static>,
+>;
+///Shorthand for `OwnedView<ExportResponseView<'static>>`.
+pub type OwnedExportResponseView = ::buffa::view::OwnedView<
+    __buffa::view::ExportResponseView<'static>,
+>;
+///Shorthand for `OwnedView<RemoveArtifactsRequestView<'static>>`.
+pub type OwnedRemoveArtifactsRequestView = ::buffa::view::OwnedView<
+    __buffa::view::RemoveArtifactsRequestView<'static>,
+>;
+///Shorthand for `OwnedView<RemoveArtifactsResponseView<'static>>`.
+pub type OwnedRemoveArtifactsResponseView = ::buffa::view::OwnedView<
+    __buffa::view::RemoveArtifactsResponseView<'static>,
+>;
 impl ::connectrpc::Encodable<ReadLinesResponse>
 for __buffa::view::ReadLinesResponseView<'_> {
     fn encode(
@@ -275,6 +299,100 @@ for ::buffa::view::OwnedView<__buffa::view::RenameResponseView<'static>> {
         )
     }
 }
+impl ::connectrpc::Encodable<ImportResponse> for __buffa::view::ImportResponseView<'_> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self, codec)
+    }
+}
+impl ::connectrpc::Encodable<ImportResponse>
+for ::buffa::view::OwnedView<__buffa::view::ImportResponseView<'static>> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self.reborrow(), codec)
+    }
+    /// An `OwnedView` still holds the buffer it was decoded from, so
+    /// its large fields can be handed to the response body by
+    /// reference count instead of copied. The bare view impl above
+    /// cannot do this: it has borrows but no buffer to name.
+    fn encode_segments(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::connectrpc::EncodedBody, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body_segments(
+            self.reborrow(),
+            self.bytes(),
+            codec,
+        )
+    }
+}
+impl ::connectrpc::Encodable<ExportResponse> for __buffa::view::ExportResponseView<'_> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self, codec)
+    }
+}
+impl ::connectrpc::Encodable<ExportResponse>
+for ::buffa::view::OwnedView<__buffa::view::ExportResponseView<'static>> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self.reborrow(), codec)
+    }
+    /// An `OwnedView` still holds the buffer it was decoded from, so
+    /// its large fields can be handed to the response body by
+    /// reference count instead of copied. The bare view impl above
+    /// cannot do this: it has borrows but no buffer to name.
+    fn encode_segments(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::connectrpc::EncodedBody, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body_segments(
+            self.reborrow(),
+            self.bytes(),
+            codec,
+        )
+    }
+}
+impl ::connectrpc::Encodable<RemoveArtifactsResponse>
+for __buffa::view::RemoveArtifactsResponseView<'_> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self, codec)
+    }
+}
+impl ::connectrpc::Encodable<RemoveArtifactsResponse>
+for ::buffa::view::OwnedView<__buffa::view::RemoveArtifactsResponseView<'static>> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self.reborrow(), codec)
+    }
+    /// An `OwnedView` still holds the buffer it was decoded from, so
+    /// its large fields can be handed to the response body by
+    /// reference count instead of copied. The bare view impl above
+    /// cannot do this: it has borrows but no buffer to name.
+    fn encode_segments(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::connectrpc::EncodedBody, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body_segments(
+            self.reborrow(),
+            self.bytes(),
+            codec,
+        )
+    }
+}
 /// Full service name for this service.
 pub const WORKSPACE_SERVICE_NAME: &str = "sandbox.v1.Workspace";
 /// Static [`Spec`](::connectrpc::Spec) for the `ReadLines` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
@@ -316,6 +434,24 @@ pub const WORKSPACE_REMOVE_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server
 /// Static [`Spec`](::connectrpc::Spec) for the `Rename` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
 pub const WORKSPACE_RENAME_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
         "/sandbox.v1.Workspace/Rename",
+        ::connectrpc::StreamType::Unary,
+    )
+    .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
+/// Static [`Spec`](::connectrpc::Spec) for the `Import` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
+pub const WORKSPACE_IMPORT_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
+        "/sandbox.v1.Workspace/Import",
+        ::connectrpc::StreamType::ClientStream,
+    )
+    .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
+/// Static [`Spec`](::connectrpc::Spec) for the `Export` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
+pub const WORKSPACE_EXPORT_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
+        "/sandbox.v1.Workspace/Export",
+        ::connectrpc::StreamType::ServerStream,
+    )
+    .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
+/// Static [`Spec`](::connectrpc::Spec) for the `RemoveArtifacts` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
+pub const WORKSPACE_REMOVE_ARTIFACTS_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
+        "/sandbox.v1.Workspace/RemoveArtifacts",
         ::connectrpc::StreamType::Unary,
     )
     .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
@@ -495,6 +631,60 @@ pub trait Workspace: Send + Sync + 'static {
     ) -> impl ::std::future::Future<
         Output = ::connectrpc::ServiceResult<
             impl ::connectrpc::Encodable<RenameResponse> + Send + use<'a, Self>,
+        >,
+    > + Send;
+    /// Unpacks a tar: all of it, or, on any error, nothing. The first message has
+    /// `start`, those after it `data`.
+    ///
+    /// `'a` lets the response body borrow from `&self` (e.g. server-resident state).
+    ///
+    /// Each `requests` item is a [`StreamMessage`](::connectrpc::StreamMessage):
+    /// it owns its buffer, is `Send + 'static`, and exposes zero-copy
+    /// accessor methods (`item.name()`), `.view()`, and
+    /// `.to_owned_message()`.
+    fn import<'a>(
+        &'a self,
+        ctx: ::connectrpc::RequestContext,
+        requests: ::connectrpc::InboundStream<ImportRequest>,
+    ) -> impl ::std::future::Future<
+        Output = ::connectrpc::ServiceResult<
+            impl ::connectrpc::Encodable<ImportResponse> + Send + use<'a, Self>,
+        >,
+    > + Send;
+    /// Packs a directory or a file as a tar.
+    ///
+    /// `request` is borrowed from the request body and is valid for the
+    /// duration of the call (until the response stream is returned);
+    /// message fields are read directly on it (zero-copy). Data the
+    /// returned stream needs must be copied out or converted via
+    /// `.to_owned_message()`.
+    fn export(
+        &self,
+        ctx: ::connectrpc::RequestContext,
+        request: ::connectrpc::ServiceRequest<'_, ExportRequest>,
+    ) -> impl ::std::future::Future<
+        Output = ::connectrpc::ServiceResult<
+            ::connectrpc::ServiceStream<
+                impl ::connectrpc::Encodable<ExportResponse> + Send + use<Self>,
+            >,
+        >,
+    > + Send;
+    /// Deletes the copies of artifacts; those that are not there are passed over.
+    ///
+    /// `'a` lets the response body borrow from `&self` (e.g. server-resident state).
+    ///
+    /// `request` is borrowed from the request body and is valid for the
+    /// duration of the call; message fields are read directly on it
+    /// (zero-copy). The response cannot borrow from `request` — use
+    /// `.to_owned_message()` (or copy the specific fields) for anything
+    /// returned, stored, or moved into `tokio::spawn`.
+    fn remove_artifacts<'a>(
+        &'a self,
+        ctx: ::connectrpc::RequestContext,
+        request: ::connectrpc::ServiceRequest<'_, RemoveArtifactsRequest>,
+    ) -> impl ::std::future::Future<
+        Output = ::connectrpc::ServiceResult<
+            impl ::connectrpc::Encodable<RemoveArtifactsResponse> + Send + use<'a, Self>,
         >,
     > + Send;
 }
@@ -699,6 +889,74 @@ impl<S: Workspace> WorkspaceExt for S {
                 },
             )
             .with_spec(WORKSPACE_RENAME_SPEC)
+            .route_view_client_stream(
+                WORKSPACE_SERVICE_NAME,
+                "Import",
+                ::connectrpc::view_client_streaming_handler_fn({
+                    let svc = ::std::sync::Arc::clone(&self);
+                    move |ctx, req, format| {
+                        let svc = ::std::sync::Arc::clone(&svc);
+                        async move {
+                            let req = ::connectrpc::dispatcher::codegen::into_stream_messages::<
+                                ImportRequest,
+                            >(req);
+                            svc.import(ctx, req).await?.encode::<ImportResponse>(format)
+                        }
+                    }
+                }),
+            )
+            .with_spec(WORKSPACE_IMPORT_SPEC)
+            .route_view_server_stream::<
+                _,
+                _,
+                ExportResponse,
+            >(
+                WORKSPACE_SERVICE_NAME,
+                "Export",
+                ::connectrpc::view_streaming_handler_fn({
+                    let svc = ::std::sync::Arc::clone(&self);
+                    move |
+                        ctx,
+                        req: ::buffa::view::OwnedView<
+                            __buffa::view::ExportRequestView<'static>,
+                        >|
+                    {
+                        let svc = ::std::sync::Arc::clone(&svc);
+                        async move {
+                            let sreq = ::connectrpc::ServiceRequest::<
+                                ExportRequest,
+                            >::from_parts(req.reborrow(), req.bytes());
+                            svc.export(ctx, sreq).await
+                        }
+                    }
+                }),
+            )
+            .with_spec(WORKSPACE_EXPORT_SPEC)
+            .route_view(
+                WORKSPACE_SERVICE_NAME,
+                "RemoveArtifacts",
+                {
+                    let svc = ::std::sync::Arc::clone(&self);
+                    ::connectrpc::view_handler_fn(move |
+                        ctx,
+                        req: ::buffa::view::OwnedView<
+                            __buffa::view::RemoveArtifactsRequestView<'static>,
+                        >,
+                        format|
+                    {
+                        let svc = ::std::sync::Arc::clone(&svc);
+                        async move {
+                            let sreq = ::connectrpc::ServiceRequest::<
+                                RemoveArtifactsRequest,
+                            >::from_parts(req.reborrow(), req.bytes());
+                            svc.remove_artifacts(ctx, sreq)
+                                .await?
+                                .encode::<RemoveArtifactsResponse>(format)
+                        }
+                    })
+                },
+            )
+            .with_spec(WORKSPACE_REMOVE_ARTIFACTS_SPEC)
     }
 }
 /// Type-inference marker used by [`Router::add_service`](::connectrpc::Router::add_service).
@@ -793,6 +1051,24 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
                 Some(
                     ::connectrpc::dispatcher::codegen::MethodDescriptor::unary(false)
                         .with_spec(WORKSPACE_RENAME_SPEC),
+                )
+            }
+            "Import" => {
+                Some(
+                    ::connectrpc::dispatcher::codegen::MethodDescriptor::client_streaming()
+                        .with_spec(WORKSPACE_IMPORT_SPEC),
+                )
+            }
+            "Export" => {
+                Some(
+                    ::connectrpc::dispatcher::codegen::MethodDescriptor::server_streaming()
+                        .with_spec(WORKSPACE_EXPORT_SPEC),
+                )
+            }
+            "RemoveArtifacts" => {
+                Some(
+                    ::connectrpc::dispatcher::codegen::MethodDescriptor::unary(false)
+                        .with_spec(WORKSPACE_REMOVE_ARTIFACTS_SPEC),
                 )
             }
             _ => None,
@@ -906,6 +1182,24 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
                     svc.rename(ctx, req).await?.encode::<RenameResponse>(format)
                 })
             }
+            "RemoveArtifacts" => {
+                let svc = ::std::sync::Arc::clone(&self.inner);
+                Box::pin(async move {
+                    let body = ::connectrpc::dispatcher::codegen::request_proto_bytes::<
+                        RemoveArtifactsRequest,
+                    >(request.encoded()?, format)?;
+                    let req: __buffa::view::RemoveArtifactsRequestView<'_> = ::connectrpc::dispatcher::codegen::decode_borrowed_request_view(
+                        &body,
+                        ctx.decode_options(),
+                    )?;
+                    let req = ::connectrpc::ServiceRequest::<
+                        RemoveArtifactsRequest,
+                    >::from_parts(&req, &body);
+                    svc.remove_artifacts(ctx, req)
+                        .await?
+                        .encode::<RemoveArtifactsResponse>(format)
+                })
+            }
             _ => ::connectrpc::dispatcher::codegen::unimplemented_unary(path),
         }
     }
@@ -945,6 +1239,30 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
                     )
                 })
             }
+            "Export" => {
+                let svc = ::std::sync::Arc::clone(&self.inner);
+                Box::pin(async move {
+                    let body = ::connectrpc::dispatcher::codegen::request_proto_bytes::<
+                        ExportRequest,
+                    >(request, format)?;
+                    let req: __buffa::view::ExportRequestView<'_> = ::connectrpc::dispatcher::codegen::decode_borrowed_request_view(
+                        &body,
+                        ctx.decode_options(),
+                    )?;
+                    let req = ::connectrpc::ServiceRequest::<
+                        ExportRequest,
+                    >::from_parts(&req, &body);
+                    let resp = svc.export(ctx, req).await?;
+                    Ok(
+                        resp
+                            .map_body(|s| ::connectrpc::dispatcher::codegen::encode_response_stream::<
+                                ExportResponse,
+                                _,
+                                _,
+                            >(s, format)),
+                    )
+                })
+            }
             _ => ::connectrpc::dispatcher::codegen::unimplemented_streaming(path),
         }
     }
@@ -960,6 +1278,15 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
         };
         let _ = (&ctx, &requests, &format);
         match method {
+            "Import" => {
+                let svc = ::std::sync::Arc::clone(&self.inner);
+                Box::pin(async move {
+                    let req_stream = ::connectrpc::dispatcher::codegen::decode_message_request_stream::<
+                        ImportRequest,
+                    >(requests, format, ctx.decode_options().clone());
+                    svc.import(ctx, req_stream).await?.encode::<ImportResponse>(format)
+                })
+            }
             _ => ::connectrpc::dispatcher::codegen::unimplemented_unary(path),
         }
     }
@@ -1292,6 +1619,137 @@ where
                 &self.transport,
                 &self.config,
                 WORKSPACE_RENAME_SPEC.with_origin(::connectrpc::SpecOrigin::Client),
+                request,
+                options,
+            )
+            .await
+    }
+    /// Call the Import RPC. Sends a request to /sandbox.v1.Workspace/Import.
+    ///
+    /// `requests` is any `Stream<Item = ...> + Send + 'static` of
+    /// request messages (the `ClientRequestStream` bound); messages
+    /// are sent as the stream yields them. It backs the request
+    /// body, so yield owned messages or feed the call from a
+    /// channel-backed stream. For a collection that is already in
+    /// hand, wrap it with `::connectrpc::stream_iter(...)`.
+    ///
+    /// Dropping the returned future cancels the call: the request
+    /// body is dropped along with it, so messages the stream had
+    /// not yet yielded are never delivered. A caller that needs the
+    /// request delivered must drive the call to completion rather
+    /// than, say, wrapping it in a `timeout`.
+    pub async fn import(
+        &self,
+        requests: impl ::connectrpc::client::ClientRequestStream<ImportRequest>,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::ImportResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        self.import_with_options(requests, ::connectrpc::client::CallOptions::default())
+            .await
+    }
+    /// Call the Import RPC with explicit per-call options. Options override [`ClientConfig`](::connectrpc::client::ClientConfig) defaults.
+    ///
+    /// `requests` is any `Stream<Item = ...> + Send + 'static` of
+    /// request messages (the `ClientRequestStream` bound); messages
+    /// are sent as the stream yields them. It backs the request
+    /// body, so yield owned messages or feed the call from a
+    /// channel-backed stream. For a collection that is already in
+    /// hand, wrap it with `::connectrpc::stream_iter(...)`.
+    ///
+    /// Dropping the returned future cancels the call: the request
+    /// body is dropped along with it, so messages the stream had
+    /// not yet yielded are never delivered. A caller that needs the
+    /// request delivered must drive the call to completion rather
+    /// than, say, wrapping it in a `timeout`.
+    pub async fn import_with_options(
+        &self,
+        requests: impl ::connectrpc::client::ClientRequestStream<ImportRequest>,
+        options: ::connectrpc::client::CallOptions,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::ImportResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        ::connectrpc::client::call_client_stream(
+                &self.transport,
+                &self.config,
+                WORKSPACE_IMPORT_SPEC.with_origin(::connectrpc::SpecOrigin::Client),
+                requests,
+                options,
+            )
+            .await
+    }
+    /// Call the Export RPC. Sends a request to /sandbox.v1.Workspace/Export.
+    pub async fn export(
+        &self,
+        request: ExportRequest,
+    ) -> Result<
+        ::connectrpc::client::ServerStream<
+            T::ResponseBody,
+            __buffa::view::ExportResponseView<'static>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        self.export_with_options(request, ::connectrpc::client::CallOptions::default())
+            .await
+    }
+    /// Call the Export RPC with explicit per-call options. Options override [`ClientConfig`](::connectrpc::client::ClientConfig) defaults.
+    pub async fn export_with_options(
+        &self,
+        request: ExportRequest,
+        options: ::connectrpc::client::CallOptions,
+    ) -> Result<
+        ::connectrpc::client::ServerStream<
+            T::ResponseBody,
+            __buffa::view::ExportResponseView<'static>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        ::connectrpc::client::call_server_stream(
+                &self.transport,
+                &self.config,
+                WORKSPACE_EXPORT_SPEC.with_origin(::connectrpc::SpecOrigin::Client),
+                request,
+                options,
+            )
+            .await
+    }
+    /// Call the RemoveArtifacts RPC. Sends a request to /sandbox.v1.Workspace/RemoveArtifacts.
+    pub async fn remove_artifacts(
+        &self,
+        request: RemoveArtifactsRequest,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::RemoveArtifactsResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        self.remove_artifacts_with_options(
+                request,
+                ::connectrpc::client::CallOptions::default(),
+            )
+            .await
+    }
+    /// Call the RemoveArtifacts RPC with explicit per-call options. Options override [`ClientConfig`](::connectrpc::client::ClientConfig) defaults.
+    pub async fn remove_artifacts_with_options(
+        &self,
+        request: RemoveArtifactsRequest,
+        options: ::connectrpc::client::CallOptions,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::RemoveArtifactsResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        ::connectrpc::client::call_unary(
+                &self.transport,
+                &self.config,
+                WORKSPACE_REMOVE_ARTIFACTS_SPEC
+                    .with_origin(::connectrpc::SpecOrigin::Client),
                 request,
                 options,
             )

@@ -39,3 +39,41 @@ pub mod read_bytes_response {
         }
     }
 }
+pub mod import_request {
+    #[allow(unused_imports)]
+    use super::*;
+    #[derive(Clone, PartialEq, Debug)]
+    pub enum Part {
+        Start(::buffa::alloc::boxed::Box<super::super::super::ImportStart>),
+        Data(::buffa::alloc::vec::Vec<u8>),
+    }
+    impl ::buffa::Oneof for Part {}
+    impl From<super::super::super::ImportStart> for Part {
+        fn from(v: super::super::super::ImportStart) -> Self {
+            Self::Start(::buffa::alloc::boxed::Box::new(v))
+        }
+    }
+    impl From<super::super::super::ImportStart> for ::core::option::Option<Part> {
+        fn from(v: super::super::super::ImportStart) -> Self {
+            Self::Some(Part::from(v))
+        }
+    }
+    impl ::serde::Serialize for Part {
+        fn serialize<S: ::serde::Serializer>(
+            &self,
+            s: S,
+        ) -> ::core::result::Result<S::Ok, S::Error> {
+            use ::serde::ser::SerializeMap;
+            let mut map = s.serialize_map(Some(1))?;
+            match self {
+                Self::Start(v) => {
+                    map.serialize_entry("start", &**v)?;
+                }
+                Self::Data(v) => {
+                    map.serialize_entry("data", &::buffa::json_helpers::ProtoJson(v))?;
+                }
+            }
+            map.end()
+        }
+    }
+}

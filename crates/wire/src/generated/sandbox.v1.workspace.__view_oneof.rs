@@ -14,3 +14,16 @@ pub mod read_bytes_response {
         Data(&'a [u8]),
     }
 }
+pub mod import_request {
+    #[allow(unused_imports)]
+    use super::*;
+    #[derive(Clone, Debug)]
+    pub enum Part<'a> {
+        Start(
+            ::buffa::alloc::boxed::Box<
+                super::super::super::super::__buffa::view::ImportStartView<'a>,
+            >,
+        ),
+        Data(&'a [u8]),
+    }
+}

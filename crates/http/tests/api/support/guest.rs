@@ -13,8 +13,8 @@ use axum::body::Body;
 use base64::{Engine as _, engine::general_purpose::STANDARD_NO_PAD};
 use buffa::Message as _;
 use connectrpc::{
-    ConnectError, ConnectRpcService, ErrorCode as Connect, ErrorDetail, RequestContext, Response,
-    Router, ServiceRequest, ServiceResult, ServiceStream,
+    ConnectError, ConnectRpcService, ErrorCode as Connect, ErrorDetail, InboundStream,
+    RequestContext, Response, Router, ServiceRequest, ServiceResult, ServiceStream,
 };
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
@@ -320,6 +320,30 @@ impl Workspace for Files {
             ),
             ..Default::default()
         })
+    }
+
+    async fn import(
+        &self,
+        _: RequestContext,
+        _: InboundStream<ImportRequest>,
+    ) -> ServiceResult<ImportResponse> {
+        Err(ConnectError::unimplemented("import"))
+    }
+
+    async fn export(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ExportRequest>,
+    ) -> ServiceResult<ServiceStream<ExportResponse>> {
+        Err(ConnectError::unimplemented("export"))
+    }
+
+    async fn remove_artifacts(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, RemoveArtifactsRequest>,
+    ) -> ServiceResult<RemoveArtifactsResponse> {
+        Err(ConnectError::unimplemented("remove_artifacts"))
     }
 }
 

@@ -7,8 +7,8 @@ use std::{
 
 use bytes::Bytes;
 use connectrpc::{
-    ConnectError, ConnectRpcService, RequestContext, Response, Router, ServiceRequest,
-    ServiceResult, ServiceStream,
+    ConnectError, ConnectRpcService, InboundStream, RequestContext, Response, Router,
+    ServiceRequest, ServiceResult, ServiceStream,
 };
 use futures::{StreamExt as _, stream};
 use http::StatusCode;
@@ -225,5 +225,29 @@ impl Workspace for Files {
         _: ServiceRequest<'_, RenameRequest>,
     ) -> ServiceResult<RenameResponse> {
         no_such_call()
+    }
+
+    async fn import(
+        &self,
+        _: RequestContext,
+        _: InboundStream<ImportRequest>,
+    ) -> ServiceResult<ImportResponse> {
+        Err(ConnectError::unimplemented("import"))
+    }
+
+    async fn export(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ExportRequest>,
+    ) -> ServiceResult<ServiceStream<ExportResponse>> {
+        Err(ConnectError::unimplemented("export"))
+    }
+
+    async fn remove_artifacts(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, RemoveArtifactsRequest>,
+    ) -> ServiceResult<RemoveArtifactsResponse> {
+        Err(ConnectError::unimplemented("remove_artifacts"))
     }
 }

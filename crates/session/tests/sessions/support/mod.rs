@@ -49,6 +49,10 @@ pub fn program(argv: &[&str]) -> RunRequest {
         stdin: Default::default(),
         timeout: Duration::from_secs(30),
         output_limit: 1 << 20,
+        live: false,
+        spill_limit: 0,
+        artifacts: None,
+        python_display: false,
     }
 }
 
