@@ -1,6 +1,6 @@
 //! One error for the whole service: a stable code and a sentence for the client.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -82,6 +82,8 @@ codes! {
     Unsupported = "unsupported",
     /// The session exists with another spec.
     SessionExists = "session_exists",
+    /// The run was cancelled before it started.
+    Cancelled = "cancelled",
     /// The same execution_id was used for another request.
     ExecutionMismatch = "execution_mismatch",
     /// A run with this execution_id is over and its answer is no longer kept.
@@ -121,12 +123,12 @@ codes! {
 
 /// What went wrong. `detail` is for the client: no host path, no secret, no
 /// other tenant's name. The source stays in the log.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error {
     code: ErrorCode,
     detail: String,
     retry_after: Option<Duration>,
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
@@ -148,7 +150,7 @@ impl Error {
         mut self,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

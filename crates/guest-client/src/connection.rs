@@ -17,8 +17,9 @@ use tokio::{
 /// Largest single message taken from a guest: a /write body or a search answer.
 const MAX_MESSAGE_BYTES: usize = 80 * 1024 * 1024;
 /// What may be under way of one stream, and of all of them, before the guest waits.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// Room for many stalled streams: one whose client does not read must not stop the others.
+const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
 
 /// What the guest learns when its sandbox starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

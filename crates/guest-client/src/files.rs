@@ -42,6 +42,7 @@ calls! {
     workspace.edit => edit_with_options(EditRequest) -> EditResponse;
     workspace.list => list_with_options(ListEntriesRequest) -> ListEntriesResponse;
     workspace.remove => remove_with_options(RemoveEntryRequest) -> RemoveEntryResponse;
+    workspace.remove_artifacts => remove_artifacts_with_options(RemoveArtifactsRequest) -> RemoveArtifactsResponse;
     workspace.rename => rename_with_options(RenameRequest) -> RenameResponse;
     /// The request's own timeout must be shorter than the call's, 30 s.
     search.grep => grep_with_options(GrepRequest) -> GrepResponse;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use connectrpc::client::{CallOptions, ServerStream};
+use connectrpc::client::ServerStream;
 use hyper::body::Incoming;
 use sandbox_core::{
     Artifact, Captured, Error, ErrorCode, OutputFile, Result, RunOutcome, RunRequest, Stream,
@@ -55,13 +55,16 @@ pub struct RunEnd {
 pub struct RunStream {
     events: ServerStream<Incoming, RunResponseView<'static>>,
     output_limit: u64,
+    /// How much longer the guest may keep its caller waiting. What the caller
+    /// takes between two events is not the guest's fault.
+    left: Duration,
 }
 
 impl GuestClient {
     /// Starts a run; an error says why the program could not be started.
     pub async fn run(&self, request: RunRequest) -> Result<RunStream> {
         let output_limit = request.output_limit;
-        let options = CallOptions::default().with_timeout(request.timeout + GRACE + OVERTIME);
+        let mut left = request.timeout + GRACE + OVERTIME;
         let script = request.program.script.map(|script| wire::Script {
             file_name: script.file_name,
             source: script.source.into(),
@@ -90,12 +93,12 @@ impl GuestClient {
             python_display: request.python_display,
             ..Default::default()
         };
-        let mut events = self
-            .code
-            .run_with_options(message, options)
-            .await
-            .map_err(from_guest)?;
-        let first = events.message().await.map_err(from_guest)?;
+        let call = async {
+            let mut events = self.code.run(message).await.map_err(from_guest)?;
+            let first = events.message().await.map_err(from_guest)?;
+            Ok((events, first))
+        };
+        let (events, first) = within(&mut left, call).await?;
         match first.and_then(|message| message.to_owned_message().event) {
             Some(Event::Started(_)) => {}
             _ => return Err(broken("a run that did not start")),
@@ -103,6 +106,7 @@ impl GuestClient {
         Ok(RunStream {
             events,
             output_limit,
+            left,
         })
     }
 }
@@ -110,7 +114,8 @@ impl GuestClient {
 impl RunStream {
     /// The next event; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<RunEvent>> {
-        let Some(message) = self.events.message().await.map_err(from_guest)? else {
+        let next = async { self.events.message().await.map_err(from_guest) };
+        let Some(message) = within(&mut self.left, next).await? else {
             return Ok(None);
         };
         let event = message.to_owned_message().event;
@@ -260,6 +265,19 @@ fn run_end(ended: wire::Ended) -> Result<RunEnd> {
         stderr_file: ended.stderr_file.into_option().map(output_file),
         artifacts_omitted: ended.artifacts_omitted,
     })
+}
+
+/// Waits for the guest, and takes the wait off what is left.
+async fn within<T>(left: &mut Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let began = tokio::time::Instant::now();
+    let result = tokio::time::timeout(*left, call).await.unwrap_or_else(|_| {
+        Err(Error::new(
+            ErrorCode::Timeout,
+            "the sandbox did not end the run in time",
+        ))
+    });
+    *left = left.saturating_sub(began.elapsed());
+    result
 }
 
 fn broken(what: &str) -> Error {

@@ -28,5 +28,5 @@ pub use info::{SessionInfo, SessionState};
 pub use lease::Lease;
 pub use manager::SessionManager;
 pub use observer::{DestroyReason, NoObserver, Observer};
-pub use run::RunReport;
+pub use run::{ActiveRun, RunPlace, RunReport};
 pub use settings::SessionSettings;

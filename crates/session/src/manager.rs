@@ -9,6 +9,7 @@ use sandbox_store::SessionStore;
 
 use crate::{
     DestroyReason, Lease, Observer, SessionInfo, SessionSettings, SessionState,
+    lease::InUse,
     sandbox::Sandbox,
     session::{Session, State},
     shared::Shared,
@@ -36,9 +37,27 @@ impl SessionManager {
         Ok(Arc::new(Self { shared }))
     }
 
+    /// The backend that makes its sandboxes.
+    pub fn backend_name(&self) -> &'static str {
+        self.shared.backend_name()
+    }
+
     /// A living sandbox for the key, for calls and streams that are the caller's own.
     pub async fn lease(&self, key: &SessionKey) -> Result<Lease> {
         self.shared.acquire(key, false).await
+    }
+
+    /// A sandbox that runs now, if there is one; none is started.
+    pub fn lease_running(&self, key: &SessionKey) -> Option<Lease> {
+        let table = self.shared.table();
+        let entry = table.entries.get(key)?;
+        let State::Running(sandbox) = &entry.state else {
+            return None;
+        };
+        let in_use = InUse::new(Arc::clone(&self.shared), Arc::clone(&entry.session));
+        sandbox
+            .is_alive()
+            .then(|| Lease::new(in_use, Arc::clone(sandbox), false))
     }
 
     /// One call to the guest of a session; it does not queue with runs.

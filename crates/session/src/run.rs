@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use guest_client::messages::WriteRequest;
+use guest_client::{Collected, RunEnd, RunEvent, RunStream, ended_early, messages::WriteRequest};
 use sandbox_core::{
     Enforcement, Error, ErrorCode, Result, RunOutcome, RunRequest, SandboxSpec, SessionId,
     SessionKey, TenantId, Termination,
@@ -22,6 +22,12 @@ const KILLED: i32 = 137;
 #[derive(Clone, Debug)]
 pub struct RunReport {
     pub outcome: RunOutcome,
+    pub place: RunPlace,
+}
+
+/// Where a run runs.
+#[derive(Clone, Debug)]
+pub struct RunPlace {
     /// `None` when the sandbox was made for this run alone.
     pub session: Option<SessionId>,
     /// The sandbox was made for this run: the session is new, or its sandbox had died.
@@ -29,20 +35,29 @@ pub struct RunReport {
     pub backend: &'static str,
     pub spec: SandboxSpec,
     pub enforcement: Enforcement,
-    /// A UUID of version 7.
-    pub execution_id: String,
+}
+
+/// A program that runs in a session; dropping it kills the program.
+pub struct ActiveRun {
+    // In this order: a session of this run alone ends after its lease.
+    events: RunStream,
+    place: RunPlace,
+    kills_before: Option<u64>,
+    lease: Lease,
+    _turn: OwnedSemaphorePermit,
+    _ends_after: Option<EndsAfter>,
 }
 
 impl SessionManager {
-    /// Writes the files and runs the program to its end; dropping the future kills
-    /// it. Without a session the run gets one of its own, which ends after it.
-    pub async fn run(
+    /// Writes the files and starts the program. Without a session the run gets
+    /// one of its own, which ends after it.
+    pub async fn start_run(
         &self,
         tenant: &TenantId,
         session: Option<&SessionId>,
         files: Vec<WriteRequest>,
         request: RunRequest,
-    ) -> Result<RunReport> {
+    ) -> Result<ActiveRun> {
         let key = SessionKey::new(
             tenant.clone(),
             match session {
@@ -51,51 +66,93 @@ impl SessionManager {
             },
         );
         // Before the lease, so that it is dropped after it.
-        let _ends_after = session.is_none().then(|| EndsAfter {
+        let ends_after = session.is_none().then(|| EndsAfter {
             shared: Arc::clone(&self.shared),
             key: key.clone(),
         });
-        let (lease, _turn) = self.shared.turn(&key, session.is_none()).await?;
+        let (lease, turn) = self.shared.turn(&key, session.is_none()).await?;
         for file in files {
             lease.call(lease.guest().write(file)).await?;
         }
-        let outcome = run_in(&lease, request).await?;
-        Ok(RunReport {
-            outcome,
-            session: session.cloned(),
-            session_created: lease.created,
-            backend: self.shared.backend_name(),
-            spec: lease.in_use.session.terms.spec.clone(),
-            enforcement: self.shared.backend.enforcement(),
-            execution_id: Uuid::now_v7().to_string(),
+        let kills_before = lease.sandbox.place.oom_kills();
+        let events = lease.call(lease.guest().run(request)).await;
+        Ok(ActiveRun {
+            events: give_up_when_late(&lease, events)?,
+            place: RunPlace {
+                session: session.cloned(),
+                session_created: lease.created,
+                backend: self.shared.backend_name(),
+                spec: lease.in_use.session.terms.spec.clone(),
+                enforcement: self.shared.backend.enforcement(),
+            },
+            kills_before,
+            lease,
+            _turn: turn,
+            _ends_after: ends_after,
         })
+    }
+
+    /// Runs the program to its end; dropping the future kills it.
+    pub async fn run(
+        &self,
+        tenant: &TenantId,
+        session: Option<&SessionId>,
+        files: Vec<WriteRequest>,
+        request: RunRequest,
+    ) -> Result<RunReport> {
+        let mut collected = Collected::within(request.output_limit);
+        let mut run = self.start_run(tenant, session, files, request).await?;
+        loop {
+            match run.next().await? {
+                RunEvent::Ended(end) => {
+                    return Ok(RunReport {
+                        outcome: collected.ended(end),
+                        place: run.place,
+                    });
+                }
+                event => collected.add(&event),
+            }
+        }
     }
 }
 
-async fn run_in(lease: &Lease, request: RunRequest) -> Result<RunOutcome> {
-    let place = &lease.sandbox.place;
-    let kills_before = place.oom_kills();
-    let ran = lease
-        .call(async { lease.guest().run(request).await?.collect().await })
-        .await;
-    let mut outcome = match ran {
-        Ok(outcome) => outcome,
-        Err(error) => {
-            // A guest that cannot end a run long after its time will not end others.
-            if error.code() == ErrorCode::Timeout {
-                lease.give_up();
-            }
-            return Err(error);
-        }
-    };
-    if outcome.exit_code == KILLED
-        && outcome.termination != Termination::TimedOut
-        && let (Some(before), Some(after)) = (kills_before, place.oom_kills())
-        && after > before
-    {
-        outcome.termination = Termination::OutOfMemory;
+impl ActiveRun {
+    pub fn place(&self) -> &RunPlace {
+        &self.place
     }
-    Ok(outcome)
+
+    /// The next thing that happens; nothing comes after the run's end.
+    pub async fn next(&mut self) -> Result<RunEvent> {
+        let next = self.lease.call(self.events.next()).await;
+        match give_up_when_late(&self.lease, next)? {
+            Some(RunEvent::Ended(mut end)) => {
+                if self.was_out_of_memory(&end) {
+                    end.termination = Termination::OutOfMemory;
+                }
+                Ok(RunEvent::Ended(end))
+            }
+            Some(event) => Ok(event),
+            None => Err(ended_early()),
+        }
+    }
+
+    fn was_out_of_memory(&self, end: &RunEnd) -> bool {
+        end.exit_code == KILLED
+            && matches!(end.termination, Termination::Exited | Termination::Signaled)
+            && matches!(
+                (self.kills_before, self.lease.sandbox.place.oom_kills()),
+                (Some(before), Some(after)) if after > before
+            )
+    }
+}
+
+/// A guest that cannot end a run long after its time will not end others.
+fn give_up_when_late<T>(lease: &Lease, result: Result<T>) -> Result<T> {
+    result.inspect_err(|error| {
+        if error.code() == ErrorCode::Timeout {
+            lease.give_up();
+        }
+    })
 }
 
 impl Shared {

@@ -45,6 +45,13 @@ pub trait ArtifactStore: Send + Sync {
     /// What all artifacts of a tenant have together.
     async fn tenant_artifact_bytes(&self, tenant: &TenantId) -> Result<u64>;
 
+    /// Those of a tenant, oldest first, at most `limit`.
+    async fn tenant_artifacts(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+    ) -> Result<Vec<ArtifactRecord>>;
+
     /// Those that were made before this time, oldest first, at most `limit`.
     async fn artifacts_before(
         &self,

@@ -24,7 +24,7 @@ async fn two_hundred_first_calls_at_once_make_one_sandbox() {
     for (n, report) in reports.into_iter().enumerate() {
         let report = report.unwrap();
         assert_eq!(report.outcome.stdout.to_text(), n.to_string());
-        created += usize::from(report.session_created);
+        created += usize::from(report.place.session_created);
     }
     assert_eq!((created, world.creates()), (1, 1));
     assert_eq!(world.keys(), ["t/s"]);
@@ -54,7 +54,14 @@ async fn a_caller_who_goes_away_leaves_a_whole_session() {
     assert!(run.await.unwrap_err().is_cancelled());
     world.backend.creating.open();
     world.until_state(&key, Some(SessionState::Running)).await;
-    assert!(!world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(
+        !world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
     assert_eq!(world.creates(), 1);
 }
 
@@ -75,7 +82,14 @@ async fn a_failed_start_is_told_to_all_who_wait_and_the_next_call_tries_anew() {
             (ErrorCode::BackendUnavailable, "not today")
         );
     }
-    assert!(world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(
+        world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
     assert_eq!(world.creates(), 2);
     world.backend.assert_sound();
 }
@@ -109,7 +123,14 @@ async fn a_session_that_cannot_be_registered_is_not_made() {
     world.until_state(&key, None).await;
     assert_eq!(world.backend.workspaces(), 0);
     world.assert_all_gone();
-    assert!(world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(
+        world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
 }
 
 #[tokio::test]

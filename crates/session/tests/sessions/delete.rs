@@ -113,7 +113,7 @@ async fn a_call_during_a_deletion_gets_a_fresh_session_after_it() {
     assert!(!ended(again).await.unwrap());
     let report = ended(run).await.unwrap();
     assert_eq!(report.outcome.stdout.to_text(), "");
-    assert!(report.session_created);
+    assert!(report.place.session_created);
     assert_eq!(world.rows().await, ["t/s"]);
     world.backend.assert_sound();
 }

@@ -16,8 +16,15 @@ async fn a_dead_sandbox_is_replaced_with_its_workspace_intact() {
     world.clock.advance(IDLE / 2);
     let report = world.run(&key, &["cat", "a"]).await.unwrap();
     assert_eq!(report.outcome.stdout.to_text(), "kept");
-    assert!(report.session_created);
-    assert!(!world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(report.place.session_created);
+    assert!(
+        !world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
     assert_eq!(world.sessions.get(&key).unwrap().created, Timestamp(0));
     assert_eq!(world.creates(), 2);
     until("the loss is told", || {
@@ -56,7 +63,14 @@ async fn a_guest_that_answers_nonsense_is_stopped_and_replaced() {
     assert_eq!(world.state(&key), Some(SessionState::Stopped));
     assert_eq!(code(ended(other).await), ErrorCode::SandboxLost);
     until("it is gone", || World::get(&world.backend.alive) == 0).await;
-    assert!(world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(
+        world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
     world.backend.assert_sound();
 }
 
@@ -77,7 +91,7 @@ async fn a_run_that_waited_for_its_turn_gets_the_new_sandbox() {
     }
     let report = ended(waiting).await.unwrap();
     assert_eq!(report.outcome.stdout.to_text(), "hello");
-    assert!(report.session_created);
+    assert!(report.place.session_created);
     assert_eq!(world.creates(), 2);
 }
 
@@ -90,7 +104,7 @@ async fn many_calls_after_a_death_make_one_sandbox() {
     let runs: Vec<_> = (0..30).map(|_| world.start_run(&key, &["echo"])).collect();
     let mut created = 0;
     for run in runs {
-        created += usize::from(ended(run).await.unwrap().session_created);
+        created += usize::from(ended(run).await.unwrap().place.session_created);
     }
     assert_eq!((created, world.creates()), (1, 2));
 }
@@ -128,7 +142,14 @@ async fn nothing_is_made_while_the_one_before_may_still_run() {
     .await;
     assert_eq!(code(world.run(&key, &["echo"]).await), ErrorCode::Internal);
     assert_eq!(world.creates(), 1);
-    assert!(world.run(&key, &["echo"]).await.unwrap().session_created);
+    assert!(
+        world
+            .run(&key, &["echo"])
+            .await
+            .unwrap()
+            .place
+            .session_created
+    );
     world.backend.assert_sound();
 }
 

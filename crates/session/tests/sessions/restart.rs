@@ -39,8 +39,8 @@ async fn sessions_go_on_with_their_workspace_age_and_limits() {
 
     let report = world.run(&key, &["cat", "a"]).await.unwrap();
     assert_eq!(report.outcome.stdout.to_text(), "kept");
-    assert!(report.session_created);
-    assert_eq!(report.spec, SandboxSpec::default());
+    assert!(report.place.session_created);
+    assert_eq!(report.place.spec, SandboxSpec::default());
     let info = world.sessions.get(&key).unwrap();
     assert_eq!(info.created, Timestamp(0));
     world.backend.assert_sound();
