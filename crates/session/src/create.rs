@@ -45,19 +45,14 @@ impl Shared {
         let began = Instant::now();
         match self.make(&session, remains, fresh, began).await {
             Ok(sandbox) => {
-                let mut table = self.table();
-                // Otherwise it is ending, and that task waits for the promise.
-                if let Some(entry) = table.entries.get_mut(session.key())
-                    && matches!(entry.state, State::Starting(_))
-                {
-                    entry.state = State::Running(Arc::clone(&sandbox));
-                    // The time that it took does not count as idle.
-                    session.touch(self.clock.now());
-                }
-                self.observe_active(&table);
-                drop(table);
+                self.has_started(&session, &sandbox);
+                let key = session.key().clone();
+                let tell = fresh && !session.terms.ephemeral;
                 self.spawn(Arc::clone(&self).watch(session, Arc::clone(&sandbox)));
                 promise.keep(Ok(sandbox));
+                if tell {
+                    self.observer.session_began(&key).await;
+                }
             }
             Err(Failed { error, remains }) => {
                 warn!(
@@ -81,6 +76,19 @@ impl Shared {
                 self.room.notify_waiters();
             }
         }
+    }
+
+    fn has_started(&self, session: &Session, sandbox: &Arc<Sandbox>) {
+        let mut table = self.table();
+        // Otherwise it is ending, and that task waits for the promise.
+        if let Some(entry) = table.entries.get_mut(session.key())
+            && matches!(entry.state, State::Starting(_))
+        {
+            entry.state = State::Running(Arc::clone(sandbox));
+            // The time that it took does not count as idle.
+            session.touch(self.clock.now());
+        }
+        self.observe_active(&table);
     }
 
     async fn make(

@@ -93,8 +93,26 @@ impl Shared {
                 ),
             }
         }
+        self.has_ended(&session, sandbox, reason, &result, keep);
+        self.room.notify_waiters();
+        let began = reason != DestroyReason::Failed && !session.terms.ephemeral;
+        let gone = result.is_ok() && !keep && began;
+        done.keep(result.map_err(|failed| Failure::from(&failed)));
+        if gone {
+            self.observer.session_ended(session.key(), reason).await;
+        }
+    }
+
+    fn has_ended(
+        &self,
+        session: &Session,
+        sandbox: Option<Arc<Sandbox>>,
+        reason: DestroyReason,
+        result: &Result<()>,
+        keep: bool,
+    ) {
         let mut table = self.table();
-        match &result {
+        match result {
             Ok(()) if keep => {
                 if let Some(entry) = table.entries.get_mut(session.key()) {
                     entry.state = State::Stopped(None);
@@ -119,9 +137,6 @@ impl Shared {
                 }
             }
         }
-        drop(table);
-        self.room.notify_waiters();
-        done.keep(result.map_err(|failed| Failure::from(&failed)));
     }
 
     /// Workspace before row: a row without a workspace is no harm, and a workspace

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sandbox_core::{Error, ErrorCode};
+use async_trait::async_trait;
+use sandbox_core::{Error, ErrorCode, SessionKey};
 
 /// Why a sandbox, or a session with it, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -76,7 +77,8 @@ pub(crate) fn shutting_down() -> Error {
         .with_retry_after(Duration::from_secs(5))
 }
 
-/// Is told while a lock is held: it must neither block nor call back.
+/// But for what is async, it is told while a lock is held: it must neither block nor call back.
+#[async_trait]
 pub trait Observer: Send + Sync {
     /// A sandbox was made, `took` after it was wanted.
     fn created(&self, backend: &str, took: Duration);
@@ -89,15 +91,24 @@ pub trait Observer: Send + Sync {
 
     /// How many sandboxes live now.
     fn active(&self, backend: &str, count: i64);
+
+    /// A session has begun, with its first sandbox. Not told of one run's own.
+    async fn session_began(&self, key: &SessionKey);
+
+    /// A session has ended, and all that it had is gone. Not told of one run's own.
+    async fn session_ended(&self, key: &SessionKey, reason: DestroyReason);
 }
 
 /// Takes no notice.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 
+#[async_trait]
 impl Observer for NoObserver {
     fn created(&self, _: &str, _: Duration) {}
     fn destroyed(&self, _: &str, _: DestroyReason, _: Duration) {}
     fn waited(&self, _: Duration) {}
     fn active(&self, _: &str, _: i64) {}
+    async fn session_began(&self, _: &SessionKey) {}
+    async fn session_ended(&self, _: &SessionKey, _: DestroyReason) {}
 }

@@ -28,6 +28,29 @@ async fn an_idle_session_ends_at_its_time_and_not_before() {
 }
 
 #[tokio::test]
+async fn a_sessions_beginning_and_end_are_told_once_each_and_one_runs_own_never() {
+    let world = World::new().await;
+    let (idle, deleted) = (key("t", "idle"), key("t", "deleted"));
+    for _ in 0..2 {
+        world.run(&idle, &["echo"]).await.unwrap();
+    }
+    world.write(&deleted, "a", "b").await.unwrap();
+    world.run_alone("t", &["echo"]).await.unwrap();
+    assert!(world.sessions.delete(&deleted).await.unwrap());
+    world.clock.advance(IDLE);
+    world.sessions.reap().await;
+    let told = [
+        (idle.clone(), "began"),
+        (deleted.clone(), "began"),
+        (deleted, "deleted"),
+        (idle, "idle"),
+    ];
+    let count = told.len();
+    until("sessions told", || world.notes.sessions().len() == count).await;
+    assert_eq!(world.notes.sessions(), told);
+}
+
+#[tokio::test]
 async fn a_call_puts_the_end_off() {
     let world = World::new().await;
     let key = key("t", "s");

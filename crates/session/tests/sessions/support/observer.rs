@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
+use sandbox_core::SessionKey;
 use sandbox_session::{DestroyReason, Observer};
 
 #[derive(Default)]
@@ -17,6 +19,7 @@ pub struct Notes {
     pub waited: AtomicUsize,
     pub active: AtomicI64,
     destroyed: Mutex<BTreeMap<&'static str, usize>>,
+    sessions: Mutex<Vec<(SessionKey, &'static str)>>,
 }
 
 impl Notes {
@@ -25,8 +28,14 @@ impl Notes {
         let destroyed = self.destroyed.lock().unwrap();
         destroyed.iter().map(|(why, n)| (*why, *n)).collect()
     }
+
+    /// The sessions that began and ended, in order; the latter with why.
+    pub fn sessions(&self) -> Vec<(SessionKey, &'static str)> {
+        self.sessions.lock().unwrap().clone()
+    }
 }
 
+#[async_trait]
 impl Observer for Notes {
     fn created(&self, backend: &str, _: Duration) {
         assert_eq!(backend, "fake");
@@ -44,5 +53,14 @@ impl Observer for Notes {
 
     fn active(&self, _: &str, count: i64) {
         self.active.store(count, Ordering::SeqCst);
+    }
+
+    async fn session_began(&self, key: &SessionKey) {
+        self.sessions.lock().unwrap().push((key.clone(), "began"));
+    }
+
+    async fn session_ended(&self, key: &SessionKey, reason: DestroyReason) {
+        let ended = (key.clone(), reason.as_str());
+        self.sessions.lock().unwrap().push(ended);
     }
 }
