@@ -2,20 +2,8 @@
 
 use serde_json::json;
 
+use crate::support::{SECRET, token};
 use crate::support::Service;
-
-const SECRET: &str = "a secret of at least thirty-two bytes";
-
-fn token(arguments: &[&str]) -> String {
-    let output = std::process::Command::new(env!("CARGO_BIN_EXE_sandboxd"))
-        .arg("token")
-        .args(arguments)
-        .env("SANDBOX_JWT_SECRET", SECRET)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
 
 #[test]
 fn a_token_opens_its_tenant_and_nothing_else() {

@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod audit;
 mod auth;
+mod executions;
 mod files;
 mod isolation;
 mod limits;

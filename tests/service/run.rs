@@ -108,7 +108,7 @@ fn without_a_session_a_run_leaves_nothing() {
 
 #[test]
 fn a_gibibyte_of_output_is_cut_and_counted() {
-    let service = Service::start();
+    let service = Service::start_with(&[("SANDBOX_SPILL_LIMIT", "0")]);
     let answer = service.bash("echo first; head -c 1073741824 /dev/zero | tr '\\0' x; echo last");
     let stdout = answer.stdout();
     assert!(stdout.starts_with("first\nxx") && stdout.ends_with("xxlast\n"));

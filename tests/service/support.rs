@@ -146,6 +146,10 @@ impl Service {
         self.client().send("DELETE", path, &[], None)
     }
 
+    pub fn stream(&self, path: &str, body: Value) -> Events {
+        self.client().events("POST", path, Some(body))
+    }
+
     /// Runs Python in the session `s`.
     pub fn python(&self, code: &str) -> Answer {
         self.post("/execute", json!({"session_id": "s", "code": code}))
@@ -252,6 +256,85 @@ impl Client {
     }
 }
 
+/// One server-sent event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub id: u64,
+    pub name: String,
+    pub data: Value,
+}
+
+/// A stream of server-sent events; dropping it closes the connection.
+pub struct Events {
+    pub status: u16,
+    pub headers: ureq::http::HeaderMap,
+    lines: std::io::Lines<BufReader<ureq::BodyReader<'static>>>,
+}
+
+impl Events {
+    /// Comments are passed over.
+    pub fn next(&mut self) -> Option<Event> {
+        let (mut id, mut name, mut data) = (0, String::new(), String::new());
+        for line in self.lines.by_ref() {
+            let line = line.ok()?;
+            match line.split_once(": ") {
+                Some(("id", text)) => id = text.parse().unwrap(),
+                Some(("event", text)) => text.clone_into(&mut name),
+                Some(("data", text)) => data += text,
+                _ if line.is_empty() && !name.is_empty() => {
+                    let data = serde_json::from_str(&data).unwrap();
+                    return Some(Event { id, name, data });
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The next event of this name; those before it are passed over.
+    pub fn until(&mut self, name: &str) -> Event {
+        loop {
+            let event = self.next().expect("the stream goes on");
+            if event.name == name {
+                return event;
+            }
+        }
+    }
+
+    pub fn rest(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.next()).collect()
+    }
+}
+
+impl Client {
+    /// Asks for a stream of events.
+    pub fn events(&self, method: &str, path: &str, body: Option<Value>) -> Events {
+        let agent: ureq::Agent = ureq::Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(120)))
+            .build()
+            .into();
+        let mut request = ureq::http::Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.url))
+            .header("accept", "text/event-stream")
+            .header("content-type", "application/json");
+        if let Some(token) = &self.token {
+            request = request.header("authorization", format!("Bearer {token}"));
+        }
+        let response = match body {
+            Some(body) => agent.run(request.body(body.to_string()).unwrap()),
+            None => agent.run(request.body(()).unwrap()),
+        };
+        let (parts, body) = response.unwrap().into_parts();
+        Events {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            lines: BufReader::new(body.into_reader()).lines(),
+        }
+    }
+}
+
 /// Waits until a condition holds; fails after twenty seconds.
 pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
@@ -282,4 +365,19 @@ pub fn processes_with(mark: &str) -> Vec<u32> {
         })
         .filter(|pid| *pid != std::process::id())
         .collect()
+}
+
+/// Of the services that want tokens.
+pub const SECRET: &str = "a secret of at least thirty-two bytes";
+
+/// A token by the service's own command line.
+pub fn token(arguments: &[&str]) -> String {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_sandboxd"))
+        .arg("token")
+        .args(arguments)
+        .env("SANDBOX_JWT_SECRET", SECRET)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use sandbox_core::{Program, RunRequest, Script, SessionId, TenantId};
+use axum::{extract::State, response::Response};
+use http::HeaderMap;
+use sandbox_core::{ExecutionId, Program, RunRequest, Script, SessionId, TenantId};
+use sandbox_execution::ExecutionRequest;
+use sandbox_store::AuditAction;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -13,7 +16,7 @@ use crate::{
     extract::Json,
     input,
     problem::{ApiResult, Problem},
-    run::{Run, RunResponse},
+    run::{self, RunResponse, RunningResponse, Wish},
 };
 
 /// A longer command goes by a file: the kernel takes no string above 128 KiB.
@@ -37,6 +40,18 @@ pub(crate) struct BashBody {
     timeout_seconds: Option<f64>,
     /// Relative to the workspace, which is the default.
     cwd: Option<String>,
+    /// Answer with server-sent events; also asked for by `Accept: text/event-stream`.
+    stream: Option<bool>,
+    /// Go on when the client goes away.
+    #[serde(default)]
+    detach: bool,
+    /// Answer after this long at the latest, 0 to 3600, with 202 if it still runs; it goes on.
+    #[schema(minimum = 0, maximum = 3600)]
+    wait_seconds: Option<f64>,
+    /// A name for the run: the same one again is the same run, never a second one. The header
+    /// `Idempotency-Key` does the same.
+    #[schema(value_type = Option<String>)]
+    execution_id: Option<ExecutionId>,
     /// Added to the sandbox's environment.
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -51,24 +66,40 @@ pub(crate) struct BashBody {
 #[utoipa::path(
     post, path = "/bash", tag = "run",
     request_body = BashBody,
-    responses((status = 200, description = "The command ran to its end, or was ended", body = RunResponse), (status = "default", response = Problem)),
+    responses((status = 200, description = "The command ran to its end, or was ended", body = RunResponse), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn bash(
     caller: Caller,
     State(state): State<AppState>,
+    headers: HeaderMap,
     Json(body): Json<BashBody>,
-) -> ApiResult<Json<RunResponse>> {
+) -> ApiResult<Response> {
     let settings = &state.settings;
     let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
     let timeout = input::timeout(body.timeout_seconds, settings)?;
     input::environment(&body.env)?;
     let shell = settings.languages.shell();
     let command = input::code("command", body.command, settings)?;
-    let run = Run {
+    let wish = Wish {
+        stream: body.stream,
+        wait_seconds: body.wait_seconds,
+        execution_id: body.execution_id,
+    };
+    let wanted = wish.answer(&headers)?;
+    let artifacts = settings.artifacts_of(body.session_id.as_ref());
+    let request = ExecutionRequest {
         tenant,
         session: body.session_id,
+        id: wish.execution(&headers)?,
         files: Vec::new(),
-        request: RunRequest {
+        action: AuditAction::Bash,
+        code: command.clone(),
+        language: "bash".into(),
+        runtime: shell.to_owned(),
+        detach: body.detach,
+        subject: caller.subject().to_owned(),
+        request_id: caller.request_id().map(str::to_owned),
+        run: RunRequest {
             program: program(shell, command)?,
             env: body.env,
             cwd: body.cwd,
@@ -76,14 +107,12 @@ pub(crate) async fn bash(
             timeout,
             output_limit: settings.max_output_bytes,
             live: false,
-            spill_limit: 0,
-            artifacts: None,
+            spill_limit: settings.spill_bytes,
+            artifacts,
             python_display: false,
         },
-        language: "bash".into(),
-        runtime: shell.to_owned(),
     };
-    run.answer(&state).await.map(Json)
+    run::answer(&state, wanted, request).await
 }
 
 fn program(shell: &str, command: String) -> ApiResult<Program> {

@@ -5,7 +5,7 @@ use http::request::Parts;
 use sandbox_core::{Error, ErrorCode, Result, SessionId, SessionKey, TenantId};
 use serde::Deserialize;
 
-use crate::{AppState, auth::unauthorized, problem::ApiError};
+use crate::{AppState, auth::unauthorized, problem::ApiError, request_id::RequestId};
 
 const ADMIN_ROLE: &str = "admin";
 const ADMIN_SCOPE: &str = "sandbox:admin";
@@ -33,9 +33,25 @@ enum Tenants {
 pub(crate) struct Caller {
     tenants: Tenants,
     admin: bool,
+    subject: String,
+    request_id: Option<String>,
 }
 
 impl Caller {
+    /// Who it is, for the audit trail.
+    pub(crate) fn subject(&self) -> &str {
+        &self.subject
+    }
+
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// Whether it may know of what this tenant has.
+    pub(crate) fn sees(&self, tenant: &TenantId) -> bool {
+        self.admin || self.serves(tenant)
+    }
+
     /// Who calls where there are no tokens.
     pub(crate) fn anybody() -> Result<Self> {
         Ok(Self {
@@ -43,6 +59,8 @@ impl Caller {
                 default: Some(DEFAULT_TENANT.parse()?),
             },
             admin: true,
+            subject: "anonymous".into(),
+            request_id: None,
         })
     }
 
@@ -78,7 +96,12 @@ impl Caller {
             (true, _) => Tenants::Any { default: None },
             (false, _) => Tenants::Only(only),
         };
-        Ok(Self { tenants, admin })
+        Ok(Self {
+            tenants,
+            admin,
+            subject: "token".into(),
+            request_id: None,
+        })
     }
 
     pub(crate) fn is_admin(&self) -> bool {
@@ -158,6 +181,11 @@ impl FromRequestParts<AppState> for Caller {
         parts: &mut Parts,
         state: &AppState,
     ) -> std::result::Result<Self, ApiError> {
-        Ok(state.auth.caller(&parts.headers)?)
+        let mut caller = state.auth.caller(&parts.headers)?;
+        caller.request_id = parts
+            .extensions
+            .get::<RequestId>()
+            .map(|id| id.as_str().to_owned());
+        Ok(caller)
     }
 }

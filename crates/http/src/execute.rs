@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::State;
-use sandbox_core::{RunRequest, SessionId, TenantId};
+use axum::{extract::State, response::Response};
+use http::HeaderMap;
+use sandbox_core::{ExecutionId, RunRequest, SessionId, TenantId};
+use sandbox_execution::ExecutionRequest;
+use sandbox_store::AuditAction;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -13,7 +16,7 @@ use crate::{
     extract::Json,
     input::{self, InputFile},
     problem::{ApiResult, Problem},
-    run::{Run, RunResponse},
+    run::{self, RunResponse, RunningResponse, Wish},
 };
 
 /// Code to run.
@@ -36,6 +39,18 @@ pub(crate) struct ExecuteBody {
     /// 0.001 to 3600, where the operator has not set another maximum or default.
     #[schema(default = 30)]
     timeout_seconds: Option<f64>,
+    /// Answer with server-sent events; also asked for by `Accept: text/event-stream`.
+    stream: Option<bool>,
+    /// Go on when the client goes away.
+    #[serde(default)]
+    detach: bool,
+    /// Answer after this long at the latest, 0 to 3600, with 202 if it still runs; it goes on.
+    #[schema(minimum = 0, maximum = 3600)]
+    wait_seconds: Option<f64>,
+    /// A name for the run: the same one again is the same run, never a second one. The header
+    /// `Idempotency-Key` does the same.
+    #[schema(value_type = Option<String>)]
+    execution_id: Option<ExecutionId>,
     /// Added to the sandbox's environment.
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -51,6 +66,9 @@ pub(crate) struct ExecuteBody {
     files: Vec<InputFile>,
 }
 
+/// Its figures and `display()` are shown.
+const PYTHON: &str = "python";
+
 fn default_language() -> String {
     "python".into()
 }
@@ -61,13 +79,14 @@ fn default_language() -> String {
 #[utoipa::path(
     post, path = "/execute", tag = "run",
     request_body = ExecuteBody,
-    responses((status = 200, description = "The program ran to its end, or was ended", body = RunResponse), (status = "default", response = Problem)),
+    responses((status = 200, description = "The program ran to its end, or was ended", body = RunResponse), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn execute(
     caller: Caller,
     State(state): State<AppState>,
+    headers: HeaderMap,
     Json(body): Json<ExecuteBody>,
-) -> ApiResult<Json<RunResponse>> {
+) -> ApiResult<Response> {
     let settings = &state.settings;
     let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
     let language = settings.languages.get(&body.language)?;
@@ -75,11 +94,26 @@ pub(crate) async fn execute(
     input::environment(&body.env)?;
     input::arguments(&body.args)?;
     let code = input::code("code", body.code, settings)?;
-    let run = Run {
+    let wish = Wish {
+        stream: body.stream,
+        wait_seconds: body.wait_seconds,
+        execution_id: body.execution_id,
+    };
+    let wanted = wish.answer(&headers)?;
+    let artifacts = settings.artifacts_of(body.session_id.as_ref());
+    let request = ExecutionRequest {
         tenant,
         session: body.session_id,
+        id: wish.execution(&headers)?,
         files: input::files(body.files)?,
-        request: RunRequest {
+        action: AuditAction::Execute,
+        code: code.clone(),
+        language: language.name().to_owned(),
+        runtime: language.program().to_owned(),
+        detach: body.detach,
+        subject: caller.subject().to_owned(),
+        request_id: caller.request_id().map(str::to_owned),
+        run: RunRequest {
             program: language.run(code, body.args),
             env: body.env,
             cwd: None,
@@ -87,12 +121,10 @@ pub(crate) async fn execute(
             timeout,
             output_limit: settings.max_output_bytes,
             live: false,
-            spill_limit: 0,
-            artifacts: None,
-            python_display: false,
+            spill_limit: settings.spill_bytes,
+            python_display: artifacts.is_some() && language.name() == PYTHON,
+            artifacts,
         },
-        language: language.name().to_owned(),
-        runtime: language.program().to_owned(),
     };
-    run.answer(&state).await.map(Json)
+    run::answer(&state, wanted, request).await
 }

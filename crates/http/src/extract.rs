@@ -9,7 +9,7 @@ use axum::{
 use bytes::Bytes;
 use http::{HeaderMap, header, request::Parts};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use sandbox_core::{ErrorCode, SessionId, TenantId};
+use sandbox_core::{ErrorCode, ExecutionId, SessionId, TenantId};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -151,6 +151,39 @@ impl FromRequestParts<AppState> for SessionPath {
             session: session.parse()?,
         })
     }
+}
+
+/// `{execution_id}` of a path.
+pub(crate) struct ExecutionPath(pub(crate) ExecutionId);
+
+impl FromRequestParts<AppState> for ExecutionPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
+        Ok(Self(one_part(parts, state).await?.parse()?))
+    }
+}
+
+/// `{artifact_id}` of a path: a UUID.
+pub(crate) struct ArtifactPath(pub(crate) String);
+
+impl FromRequestParts<AppState> for ArtifactPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
+        let text = one_part(parts, state).await?;
+        let id: uuid::Uuid = text
+            .parse()
+            .map_err(|_| ApiError::invalid("the artifact's id is not a UUID"))?;
+        Ok(Self(id.to_string()))
+    }
+}
+
+async fn one_part(parts: &mut Parts, state: &AppState) -> ApiResult<String> {
+    Path::<String>::from_request_parts(parts, state)
+        .await
+        .map(|Path(text)| text)
+        .map_err(|rejection| ApiError::invalid(cut(&rejection.body_text())))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod range;
 pub(crate) mod read;
 pub(crate) mod read_binary;
+pub(crate) mod send;
 pub(crate) mod tree;
 pub(crate) mod write;
 

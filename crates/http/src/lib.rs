@@ -4,12 +4,15 @@
 //! request may be is said by the DTO beside its handler, from which the
 //! OpenAPI document is made too.
 
+mod artifacts;
+mod audit;
 mod auth;
 mod backends;
 mod bash;
 mod caller;
 mod docs;
 mod execute;
+mod executions;
 mod extract;
 mod files;
 mod health;
@@ -27,9 +30,10 @@ mod sessions;
 mod state;
 mod time;
 
+pub use audit::SessionWatch;
 pub use auth::{Auth, Hs256};
 pub use languages::{Language, LanguageError, LanguageTable};
 pub use metrics::Metrics;
 pub use router::{openapi, router};
 pub use serve::{ServeLimits, serve};
-pub use state::{AppState, HttpSettings, RoutePrefix, StoreCheck};
+pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, StoreCheck};

@@ -6,7 +6,7 @@ use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
     Registry, TextEncoder, core::Collector,
 };
-use sandbox_session::{DestroyReason, Observer};
+use sandbox_session::DestroyReason;
 
 /// From a hot /bash to a run of an hour, in seconds.
 const BUCKETS: [f64; 16] = [
@@ -89,7 +89,7 @@ metrics! {
     session_create_seconds: Histogram = "sandbox_session_create_seconds" [] &BUCKETS;
     /// Seconds that a sandbox lived.
     session_lifetime_seconds: Histogram = "sandbox_session_lifetime_seconds" [] &LIFETIME_BUCKETS;
-    /// Runs, by how they ended: a termination, an error's code, or `disconnected`.
+    /// Runs, by how they ended: a termination, or an error's code.
     exec: IntCounterVec = "sandbox_exec_total" ["backend", "language", "outcome"] &[];
     /// Seconds from a run's request to its answer.
     exec_seconds: Histogram = "sandbox_exec_seconds" [] &BUCKETS;
@@ -110,13 +110,6 @@ impl Metrics {
         Ok((encoder.format_type().to_owned(), text))
     }
 
-    pub(crate) fn run_ended(&self, backend: &str, language: &str, outcome: &str, took: Duration) {
-        self.exec
-            .with_label_values(&[backend, language, outcome])
-            .inc();
-        self.exec_seconds.observe(took.as_secs_f64());
-    }
-
     pub(crate) fn answered(&self, method: &str, route: &str, status: &str, took: Duration) {
         self.http_requests
             .with_label_values(&[method, route, status])
@@ -127,13 +120,23 @@ impl Metrics {
     }
 }
 
-impl Observer for Metrics {
-    fn created(&self, backend: &str, took: Duration) {
+impl sandbox_execution::Observer for Metrics {
+    fn run_ended(&self, backend: &str, language: &str, outcome: &str, took: Duration) {
+        self.exec
+            .with_label_values(&[backend, language, outcome])
+            .inc();
+        self.exec_seconds.observe(took.as_secs_f64());
+    }
+}
+
+/// Sessions' sandboxes.
+impl Metrics {
+    pub(crate) fn created(&self, backend: &str, took: Duration) {
         self.session_created.with_label_values(&[backend]).inc();
         self.session_create_seconds.observe(took.as_secs_f64());
     }
 
-    fn destroyed(&self, backend: &str, reason: DestroyReason, lifetime: Duration) {
+    pub(crate) fn destroyed(&self, backend: &str, reason: DestroyReason, lifetime: Duration) {
         self.session_destroyed
             .with_label_values(&[backend, reason.as_str()])
             .inc();
@@ -141,11 +144,11 @@ impl Observer for Metrics {
             .observe(lifetime.as_secs_f64());
     }
 
-    fn waited(&self, wait: Duration) {
+    pub(crate) fn waited(&self, wait: Duration) {
         self.queue_wait_seconds.observe(wait.as_secs_f64());
     }
 
-    fn active(&self, backend: &str, count: i64) {
+    pub(crate) fn active(&self, backend: &str, count: i64) {
         self.sessions_active
             .with_label_values(&[backend])
             .set(count);

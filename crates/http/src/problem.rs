@@ -7,7 +7,7 @@ use std::{error::Error as _, fmt::Write as _, sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use sandbox_core::{Error, ErrorCode};
+use sandbox_core::{Error, ErrorCode, ExecutionId};
 use serde::Serialize;
 use tracing::{Level, error, info, warn};
 use utoipa::{
@@ -53,6 +53,27 @@ impl ToResponse<'static> for Problem {
     }
 }
 
+impl Problem {
+    fn new(error: &Error, request_id: String) -> Self {
+        let code = error.code().as_str();
+        Self {
+            kind: format!("urn:sandboxd:problem:{code}"),
+            title: code.replace('_', " "),
+            status: status(error.code()).as_u16(),
+            detail: error.detail().to_owned(),
+            code,
+            request_id,
+        }
+    }
+}
+
+/// The problem of a run whose answer has begun already; the run's name stands
+/// for the request's.
+pub(crate) fn event(error: &Error, execution: &ExecutionId) -> Problem {
+    log(error);
+    Problem::new(error, execution.to_string())
+}
+
 fn codes() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::String)
@@ -79,6 +100,7 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::SeveralMatches
         | ErrorCode::SessionDeleted
         | ErrorCode::SessionExists
+        | ErrorCode::Cancelled
         | ErrorCode::ExecutionMismatch
         | ErrorCode::ExecutionExpired
         | ErrorCode::ProcessEnded => StatusCode::CONFLICT,
@@ -138,6 +160,10 @@ impl ApiError {
         Self(Error::new(code, detail))
     }
 
+    pub(crate) fn code(&self) -> ErrorCode {
+        self.0.code()
+    }
+
     pub(crate) fn invalid(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidRequest, detail)
     }
@@ -157,16 +183,8 @@ pub(crate) fn render(response: Response, id: &RequestId) -> Response {
         return response;
     };
     log(&error);
-    let code = error.code();
-    let status = status(code);
-    let problem = Problem {
-        kind: format!("urn:sandboxd:problem:{}", code.as_str()),
-        title: code.as_str().replace('_', " "),
-        status: status.as_u16(),
-        detail: error.detail().to_owned(),
-        code: code.as_str(),
-        request_id: id.to_string(),
-    };
+    let status = status(error.code());
+    let problem = Problem::new(&error, id.to_string());
     let mut rendered = (status, axum::Json(problem)).into_response();
     // What was there before is kept: `Allow` of a 405, `Content-Range` of a 416.
     for (name, value) in response.headers() {
@@ -227,6 +245,10 @@ mod tests {
         assert_eq!(
             retried,
             [
+                "process_limit_reached",
+                "rate_limited",
+                "tenant_busy",
+                "overloaded",
                 "session_limit_reached",
                 "session_busy",
                 "sandbox_exhausted",

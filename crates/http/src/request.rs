@@ -26,8 +26,13 @@ const NO_ROUTE: &str = "unmatched";
 /// As proxies count it: the client went away before the answer.
 const CLIENT_CLOSED: &str = "499";
 
-pub(crate) async fn track(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn track(
+    State(state): State<AppState>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let id = RequestId::of(request.headers());
+    request.extensions_mut().insert(id.clone());
     let method = method_label(request.method());
     let route = route_label(&state, &request);
     let span = info_span!(

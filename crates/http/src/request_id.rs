@@ -24,6 +24,10 @@ impl RequestId {
             )
     }
 
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     pub(crate) fn header_value(&self) -> Option<HeaderValue> {
         HeaderValue::from_str(&self.0).ok()
     }

@@ -12,9 +12,9 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    AppState, backends, bash,
+    AppState, artifacts, backends, bash,
     docs::{self, Document},
-    execute, files, health,
+    execute, executions, files, health,
     problem::{ApiError, Problem},
     request, search, sessions,
 };
@@ -30,6 +30,13 @@ fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(about())
         .routes(routes!(execute::execute))
         .routes(routes!(bash::bash))
+        .routes(routes!(executions::list_executions))
+        .routes(routes!(executions::get_execution))
+        .routes(routes!(executions::execution_events))
+        .routes(routes!(executions::cancel_execution))
+        .routes(routes!(executions::export_audit))
+        .routes(routes!(artifacts::list_artifacts))
+        .routes(routes!(artifacts::get_artifact))
         .routes(routes!(files::read::read))
         .routes(routes!(files::read_binary::read_binary))
         .routes(routes!(files::write::write))

@@ -1,218 +1,213 @@
-//! A run and its answer, shared by /execute and /bash.
+//! A run and its answer, shared by /execute and /bash: at its end, after a
+//! while, or as a stream of events.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
+mod response;
+pub(crate) mod stream;
+
+use std::time::Duration;
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use sandbox_core::{Error, ErrorCode, ExecutionId};
+use sandbox_execution::{Attachment, Execution, ExecutionRequest, Finished};
+
+pub(crate) use response::{
+    ArtifactResponse, LimitsResponse, RunResponse, RunningResponse, run_response,
 };
 
-use guest_client::messages::WriteRequest;
-use sandbox_core::{
-    Error, ErrorCode, Limits, NetworkPolicy, RunRequest, SessionId, TenantId, Termination,
+use crate::{
+    AppState,
+    extract::Json,
+    problem::{ApiError, ApiResult},
 };
-use sandbox_session::RunReport;
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use crate::{AppState, problem::ApiResult};
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+/// Longer than a gateway usually waits is of no use.
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
-/// The outcome, in the metrics, of a run whose client went away.
-const DISCONNECTED: &str = "disconnected";
-
-/// What the program printed and how it ended, whatever it did.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RunResponse {
-    /// What is not UTF-8 is replaced by U+FFFD; where output was left out, a line says how much.
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-    /// 128+N for a signal N, 124 for a timeout, 137 for the memory limit.
-    pub(crate) exit_code: i32,
-    /// Seconds from the program's start to its end.
-    pub(crate) duration: f64,
-    /// Output was left out of either stream.
-    pub(crate) truncated: bool,
-    /// The program was ended because its time was up.
-    pub(crate) timed_out: bool,
-    pub(crate) meta: RunMeta,
-    /// The name of this run in the service's log.
-    pub(crate) execution_id: String,
-    /// The session that ran it; absent when the sandbox was made for this run alone.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub(crate) session_id: Option<SessionId>,
+/// How a client wants the answer of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Answer {
+    AtItsEnd,
+    /// At its end, or after this long.
+    Within(Duration),
+    AsStream,
 }
 
-/// Where and under which limits the program ran.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RunMeta {
-    pub(crate) backend: &'static str,
-    /// The program that ran the code.
-    pub(crate) runtime: String,
-    pub(crate) language: String,
-    /// The sandbox was made for this call: the session is new, or its sandbox had died.
-    pub(crate) session_created: bool,
-    pub(crate) limits: LimitsResponse,
-    /// Which mechanism enforces which limit, for example `memory`: `cgroup v2`.
-    pub(crate) enforcement: BTreeMap<&'static str, &'static str>,
-    #[schema(value_type = String, example = "disabled")]
-    pub(crate) network: NetworkPolicy,
-    /// `exited`, `signaled`, `timed_out`, `out_of_memory` or `cancelled`.
-    #[schema(value_type = String, example = "exited")]
-    pub(crate) termination: Termination,
-    /// The number of the signal that ended the program.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) signal: Option<u32>,
-    /// The memory limit ended the program.
-    pub(crate) oom_killed: bool,
-    /// The stream's full size, before any cut.
-    pub(crate) stdout_bytes: u64,
-    pub(crate) stderr_bytes: u64,
-    pub(crate) usage: RunUsage,
+/// What a request says of its answer and of the run's name.
+pub(crate) struct Wish {
+    pub(crate) stream: Option<bool>,
+    pub(crate) wait_seconds: Option<f64>,
+    pub(crate) execution_id: Option<ExecutionId>,
 }
 
-/// What the program and the children that it waited for took.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RunUsage {
-    pub(crate) cpu_seconds: f64,
-    /// Largest resident size of one process of the run.
-    pub(crate) peak_memory_bytes: u64,
-}
+impl Wish {
+    pub(crate) fn answer(&self, headers: &HeaderMap) -> ApiResult<Answer> {
+        let stream = self.stream.unwrap_or_else(|| stream::accepted(headers));
+        match (stream, wait(self.wait_seconds)?) {
+            (true, None) => Ok(Answer::AsStream),
+            (true, Some(_)) => Err(ApiError::invalid("a stream does not take `wait_seconds`")),
+            (false, Some(wait)) => Ok(Answer::Within(wait)),
+            (false, None) => Ok(Answer::AtItsEnd),
+        }
+    }
 
-/// The ceiling of the sandbox, all its processes together.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct LimitsResponse {
-    /// Memory, and tmpfs with it.
-    memory_bytes: u64,
-    /// Processors; 0.5 is half of one.
-    cpus: f64,
-    /// Processes and threads.
-    pids: u32,
-    /// Of the workspace.
-    disk_bytes: u64,
-    /// Of each of /tmp, /var/tmp and /dev/shm.
-    tmp_bytes: u64,
-}
-
-impl From<&Limits> for LimitsResponse {
-    fn from(limits: &Limits) -> Self {
-        Self {
-            memory_bytes: limits.memory.bytes(),
-            cpus: limits.cpus,
-            pids: limits.pids,
-            disk_bytes: limits.disk.bytes(),
-            tmp_bytes: limits.tmp.bytes(),
+    /// The name that the caller chose, in the body or in a header.
+    pub(crate) fn execution(&self, headers: &HeaderMap) -> ApiResult<Option<ExecutionId>> {
+        let key = match headers.get(IDEMPOTENCY_KEY) {
+            None => None,
+            Some(value) => {
+                let key = value.to_str().ok().and_then(|text| text.parse().ok());
+                Some(key.ok_or_else(|| {
+                    ApiError::invalid(
+                        "`Idempotency-Key` is not 1 to 128 of [A-Za-z0-9._-], beginning with \
+                         a letter, a digit or `_`",
+                    )
+                })?)
+            }
+        };
+        match (&self.execution_id, key) {
+            (Some(id), Some(key)) if *id != key => Err(ApiError::invalid(
+                "`execution_id` and `Idempotency-Key` are not the same",
+            )),
+            (id, key) => Ok(id.clone().or(key)),
         }
     }
 }
 
-/// A request to run something, checked.
-pub(crate) struct Run {
-    pub(crate) tenant: TenantId,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) files: Vec<WriteRequest>,
-    pub(crate) request: RunRequest,
-    pub(crate) language: String,
-    pub(crate) runtime: String,
+/// How long to wait for an outcome.
+pub(crate) fn wait(seconds: Option<f64>) -> ApiResult<Option<Duration>> {
+    let Some(seconds) = seconds else {
+        return Ok(None);
+    };
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|wait| *wait <= MAX_WAIT)
+        .map(Some)
+        .ok_or_else(|| {
+            let most = MAX_WAIT.as_secs();
+            ApiError::invalid(format!("`wait_seconds` is not between 0 and {most}"))
+        })
 }
 
-impl Run {
-    /// Runs it to its end; dropping the future kills it.
-    pub(crate) async fn answer(self, state: &AppState) -> ApiResult<RunResponse> {
-        let mut watch = Watch::new(state, &self.language);
-        let result = state
-            .sessions
-            .run(
-                &self.tenant,
-                self.session.as_ref(),
-                self.files,
-                self.request,
-            )
-            .await;
-        match result {
-            Ok(report) => {
-                watch.ended(report.backend, report.outcome.termination.as_str());
-                Ok(respond(report, self.language, self.runtime))
-            }
-            Err(error) => {
-                watch.ended(state.default_backend(), error.code().as_str());
-                Err(name_language(error, &self.language, &self.runtime).into())
-            }
+/// Runs it, and answers as it was wished. Without `detach`, a client that goes
+/// away takes the run with it.
+pub(crate) async fn answer(
+    state: &AppState,
+    answer: Answer,
+    mut request: ExecutionRequest,
+) -> ApiResult<Response> {
+    // Whoever comes back for it later does not hold the connection meanwhile.
+    request.detach |= matches!(answer, Answer::Within(_));
+    request.run.live = answer != Answer::AtItsEnd || request.detach;
+    let attachment = state.executions.start(request)?;
+    match answer {
+        Answer::AsStream => {
+            attachment
+                .started()
+                .await
+                .map_err(|error| name_language(error, &attachment))?;
+            Ok(stream::events(attachment, 0))
         }
+        Answer::AtItsEnd => {
+            let finished = attachment.finished().await;
+            outcome(&attachment, &finished)
+        }
+        Answer::Within(wait) => at_most(attachment, wait).await,
     }
+}
+
+/// The outcome if the run ends in time, else what it has come to so far.
+pub(crate) async fn at_most(attachment: Attachment, wait: Duration) -> ApiResult<Response> {
+    match tokio::time::timeout(wait, attachment.finished()).await {
+        Ok(finished) => outcome(&attachment, &finished),
+        Err(_) => Ok(running(&attachment)),
+    }
+}
+
+fn outcome(execution: &Execution, finished: &Finished) -> ApiResult<Response> {
+    match &finished.result {
+        Ok(report) => {
+            Ok(Json(run_response(execution, report, &finished.displayed)).into_response())
+        }
+        Err(error) => Err(name_language(error.clone(), execution).into()),
+    }
+}
+
+fn running(execution: &Execution) -> Response {
+    let mut answer = (
+        StatusCode::ACCEPTED,
+        Json(RunningResponse::new(execution, execution.snapshot())),
+    )
+        .into_response();
+    // Relative to /execute and /bash, wherever a gateway has put them.
+    if let Ok(place) = HeaderValue::from_str(&format!("executions/{}", execution.id())) {
+        answer.headers_mut().insert(header::LOCATION, place);
+    }
+    answer
 }
 
 /// The guest knows the program that is missing, not the language that needs it.
-fn name_language(error: Error, language: &str, runtime: &str) -> Error {
+pub(crate) fn name_language(error: Error, execution: &Execution) -> Error {
     if error.code() != ErrorCode::NotInstalled {
         return error;
     }
+    let (language, runtime) = (execution.language(), execution.runtime());
     let detail =
         format!("language `{language}` needs `{runtime}`, which is not installed in the sandbox");
     Error::new(ErrorCode::NotInstalled, detail).with_source(error)
 }
 
-fn respond(report: RunReport, language: String, runtime: String) -> RunResponse {
-    let outcome = report.outcome;
-    RunResponse {
-        stdout: outcome.stdout.to_text(),
-        stderr: outcome.stderr.to_text(),
-        exit_code: outcome.exit_code,
-        duration: outcome.duration.as_secs_f64(),
-        truncated: outcome.stdout.truncated() || outcome.stderr.truncated(),
-        timed_out: outcome.termination == Termination::TimedOut,
-        meta: RunMeta {
-            backend: report.backend,
-            runtime,
-            language,
-            session_created: report.session_created,
-            limits: LimitsResponse::from(&report.spec.limits),
-            enforcement: report.enforcement,
-            network: report.spec.network,
-            termination: outcome.termination,
-            signal: outcome.signal,
-            oom_killed: outcome.termination == Termination::OutOfMemory,
-            stdout_bytes: outcome.stdout.total_bytes(),
-            stderr_bytes: outcome.stderr.total_bytes(),
-            usage: RunUsage {
-                cpu_seconds: outcome.cpu.as_secs_f64(),
-                peak_memory_bytes: outcome.peak_memory_bytes,
-            },
-        },
-        execution_id: report.execution_id,
-        session_id: report.session,
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Counts a run once: with its end, or when it is dropped without one.
-struct Watch<'a> {
-    state: &'a AppState,
-    language: String,
-    started: Instant,
-    ended: bool,
-}
-
-impl<'a> Watch<'a> {
-    fn new(state: &'a AppState, language: &str) -> Self {
-        Self {
-            state,
-            language: language.to_owned(),
-            started: Instant::now(),
-            ended: false,
+    fn wish(stream: Option<bool>, wait_seconds: Option<f64>) -> Wish {
+        Wish {
+            stream,
+            wait_seconds,
+            execution_id: Some("a".parse().unwrap()),
         }
     }
 
-    fn ended(&mut self, backend: &str, outcome: &str) {
-        self.ended = true;
-        let took: Duration = self.started.elapsed();
-        self.state
-            .metrics
-            .run_ended(backend, &self.language, outcome, took);
+    #[test]
+    fn the_body_or_the_accept_header_asks_for_a_stream() {
+        let none = HeaderMap::new();
+        let sse = HeaderMap::from_iter([(
+            header::ACCEPT,
+            HeaderValue::from_static("text/event-stream"),
+        )]);
+        let answer = |wish: Wish, headers| wish.answer(headers).unwrap();
+        assert_eq!(answer(wish(None, None), &none), Answer::AtItsEnd);
+        assert_eq!(answer(wish(None, None), &sse), Answer::AsStream);
+        assert_eq!(answer(wish(Some(true), None), &none), Answer::AsStream);
+        assert_eq!(answer(wish(Some(false), None), &sse), Answer::AtItsEnd);
+        let wait = Duration::from_millis(1500);
+        assert_eq!(answer(wish(None, Some(1.5)), &none), Answer::Within(wait));
+        assert!(wish(Some(true), Some(1.0)).answer(&none).is_err());
+        for bad in [-1.0, 3601.0, f64::NAN, f64::INFINITY, 1e308] {
+            assert!(wish(None, Some(bad)).answer(&none).is_err(), "{bad}");
+        }
     }
-}
 
-impl Drop for Watch<'_> {
-    fn drop(&mut self) {
-        if !self.ended {
-            self.ended(self.state.default_backend(), DISCONNECTED);
+    #[test]
+    fn a_name_is_in_the_body_or_in_the_header_but_never_two() {
+        let key = |text: &'static str| {
+            HeaderMap::from_iter([(
+                header::HeaderName::from_static(IDEMPOTENCY_KEY),
+                HeaderValue::from_static(text),
+            )])
+        };
+        let named = wish(None, None);
+        assert_eq!(named.execution(&key("a")).unwrap().unwrap().as_str(), "a");
+        assert!(named.execution(&key("b")).is_err());
+        let unnamed = Wish {
+            execution_id: None,
+            ..named
+        };
+        assert_eq!(unnamed.execution(&HeaderMap::new()).unwrap(), None);
+        for bad in ["", "a b", "../x", "-x"] {
+            assert!(unnamed.execution(&key(bad)).is_err(), "{bad:?}");
         }
     }
 }

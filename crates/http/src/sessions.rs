@@ -6,11 +6,13 @@ use http::StatusCode;
 use sandbox_backend::Usage;
 use sandbox_core::{Error, ErrorCode, SessionId, SessionKey, TenantId};
 use sandbox_session::SessionInfo;
+use sandbox_store::AuditAction;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     AppState,
+    audit::Deed,
     caller::Caller,
     extract::{Json, Query, SessionPath},
     problem::{ApiError, ApiResult, Problem},
@@ -193,7 +195,14 @@ pub(crate) async fn delete_session(
     path: SessionPath,
 ) -> ApiResult<StatusCode> {
     let key = caller.managed(path.tenant, path.session)?;
-    if state.sessions.delete(&key).await? {
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::SessionDeleted,
+        path: None,
+        bytes: None,
+    };
+    if state.audited(deed, state.sessions.delete(&key)).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(no_session().into())

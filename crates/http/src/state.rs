@@ -3,19 +3,43 @@
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
-use sandbox_core::{Error, ErrorCode};
+use sandbox_core::{ArtifactLimits, Clock, Error, ErrorCode, SessionId};
+use sandbox_execution::{Artifacts, Executions};
 use sandbox_session::SessionManager;
+use sandbox_store::AuditStore;
 
 use crate::{Auth, LanguageTable, Metrics, health::ReadyCache};
 
 /// Asks the store whether it answers.
 pub type StoreCheck = Arc<dyn Fn() -> BoxFuture<'static, Readiness> + Send + Sync>;
 
+/// What a service is made of.
+pub struct AppParts {
+    pub sessions: Arc<SessionManager>,
+    pub executions: Executions,
+    pub artifacts: Artifacts,
+    pub audit: Audit,
+    pub audit_trail: Arc<dyn AuditStore>,
+    pub clock: Arc<dyn Clock>,
+    /// The first one is the default.
+    pub backends: Vec<Arc<dyn Backend>>,
+    pub store: StoreCheck,
+    pub auth: Auth,
+    pub metrics: Arc<Metrics>,
+    pub settings: HttpSettings,
+}
+
 /// A clone is the same state.
 #[derive(Clone)]
 pub struct AppState {
     pub(crate) sessions: Arc<SessionManager>,
+    pub(crate) executions: Executions,
+    pub(crate) artifacts: Artifacts,
+    pub(crate) audit: Audit,
+    pub(crate) audit_trail: Arc<dyn AuditStore>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) backends: Arc<[Arc<dyn Backend>]>,
     pub(crate) store: StoreCheck,
     pub(crate) auth: Arc<Auth>,
@@ -25,22 +49,19 @@ pub struct AppState {
 }
 
 impl AppState {
-    /// The first of `backends` is the default one.
-    pub fn new(
-        sessions: Arc<SessionManager>,
-        backends: Vec<Arc<dyn Backend>>,
-        store: StoreCheck,
-        auth: Auth,
-        metrics: Arc<Metrics>,
-        settings: HttpSettings,
-    ) -> Self {
+    pub fn new(parts: AppParts) -> Self {
         Self {
-            sessions,
-            backends: backends.into(),
-            store,
-            auth: Arc::new(auth),
-            metrics,
-            settings: Arc::new(settings),
+            sessions: parts.sessions,
+            executions: parts.executions,
+            artifacts: parts.artifacts,
+            audit: parts.audit,
+            audit_trail: parts.audit_trail,
+            clock: parts.clock,
+            backends: parts.backends.into(),
+            store: parts.store,
+            auth: Arc::new(parts.auth),
+            metrics: parts.metrics,
+            settings: Arc::new(parts.settings),
             ready: Arc::default(),
         }
     }
@@ -67,6 +88,10 @@ pub struct HttpSettings {
     pub max_timeout: Duration,
     /// Kept of stdout, and of stderr.
     pub max_output_bytes: u64,
+    /// Kept of either stream in a file of the sandbox; more ends the run. 0: neither.
+    pub spill_bytes: u64,
+    /// What is kept of the files that a run makes; `None`: they are not looked for.
+    pub artifacts: Option<ArtifactLimits>,
     pub languages: LanguageTable,
     /// How long an answer of /readyz is used again.
     pub ready_cache: Duration,
@@ -82,9 +107,20 @@ impl HttpSettings {
             default_timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(3600),
             max_output_bytes: 1 << 20,
+            spill_bytes: 64 << 20,
+            artifacts: Some(ArtifactLimits {
+                max_files: 64,
+                max_file_bytes: 32 << 20,
+                max_total_bytes: 128 << 20,
+            }),
             languages,
             ready_cache: Duration::from_secs(2),
         }
+    }
+
+    /// Artifacts live in a session: a run without one has none.
+    pub(crate) fn artifacts_of(&self, session: Option<&SessionId>) -> Option<ArtifactLimits> {
+        session.and(self.artifacts)
     }
 }
 

@@ -11,6 +11,13 @@ pub(crate) fn rfc3339(time: Timestamp) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }
 
+/// A time of RFC 3339 in UTC, with or without a fraction of a second.
+pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
+    let time = humantime::parse_rfc3339(text).ok()?;
+    let since = time.duration_since(UNIX_EPOCH).ok()?;
+    i64::try_from(since.as_millis()).ok().map(Timestamp)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

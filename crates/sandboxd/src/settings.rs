@@ -57,6 +57,15 @@ pub struct Settings {
     pub timeout_sec: f64,
     pub max_timeout_sec: f64,
     pub output_limit: ByteSize,
+    pub spill_limit: ByteSize,
+    pub execution_retention: u64,
+    pub artifact_files: u32,
+    pub artifact_limit: ByteSize,
+    pub artifacts_limit: ByteSize,
+    pub artifact_retention: u64,
+    pub tenant_artifacts: ByteSize,
+    pub audit_code: bool,
+    pub audit_retention: u64,
     pub code_limit: ByteSize,
     pub body_limit: ByteSize,
     pub max_connections: usize,
@@ -103,6 +112,15 @@ impl Default for Settings {
             timeout_sec: 30.0,
             max_timeout_sec: 3600.0,
             output_limit: ByteSize::mib(1),
+            spill_limit: ByteSize::mib(64),
+            execution_retention: 600,
+            artifact_files: 64,
+            artifact_limit: ByteSize::mib(32),
+            artifacts_limit: ByteSize::mib(128),
+            artifact_retention: 0,
+            tenant_artifacts: ByteSize::mib(1024),
+            audit_code: false,
+            audit_retention: 7_776_000,
             code_limit: ByteSize::mib(1),
             body_limit: ByteSize::mib(40),
             max_connections: 1024,
@@ -284,6 +302,10 @@ fn one(key: &str, text: &str, origin: String, defaults: &Dict) -> Result<Source,
         Some(Value::Num(..)) => Value::from(
             text.parse::<u64>()
                 .map_err(|_| bad("a whole number from 0 is expected"))?,
+        ),
+        Some(Value::Bool(..)) => Value::from(
+            text.parse::<bool>()
+                .map_err(|_| bad("true or false is expected"))?,
         ),
         Some(Value::Array(..)) => Value::from(
             text.split(',')

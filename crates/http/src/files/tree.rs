@@ -4,11 +4,13 @@ use axum::extract::State;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guest_client::messages as guest;
 use sandbox_core::{SessionId, TenantId, Timestamp};
+use sandbox_store::AuditAction;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     AppState,
+    audit::Deed,
     caller::Caller,
     extract::Json,
     files::workspace,
@@ -168,10 +170,17 @@ pub(crate) async fn delete(
         recursive: body.recursive,
         ..Default::default()
     };
-    state
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::Delete,
+        path: Some(&body.path),
+        bytes: None,
+    };
+    let call = state
         .sessions
-        .with_guest(&key, |guest| async move { guest.remove(request).await })
-        .await?;
+        .with_guest(&key, |guest| async move { guest.remove(request).await });
+    state.audited(deed, call).await?;
     Ok(Json(DeleteResponse { path: body.path }))
 }
 
@@ -217,9 +226,17 @@ pub(crate) async fn move_entry(
         overwrite: body.overwrite,
         ..Default::default()
     };
-    let moved = state
+    let path = request.source.clone();
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::Move,
+        path: Some(&path),
+        bytes: None,
+    };
+    let call = state
         .sessions
-        .with_guest(&key, |guest| async move { guest.rename(request).await })
-        .await?;
+        .with_guest(&key, |guest| async move { guest.rename(request).await });
+    let moved = state.audited(deed, call).await?;
     Ok(Json(MoveResponse { path: moved.path }))
 }

@@ -3,11 +3,13 @@
 use axum::extract::State;
 use guest_client::messages as guest;
 use sandbox_core::{SessionId, TenantId};
+use sandbox_store::AuditAction;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
     AppState,
+    audit::Deed,
     caller::Caller,
     extract::Json,
     input::{self, Encoding},
@@ -76,10 +78,18 @@ pub(crate) async fn write(
         create_dirs: body.create_dirs,
         ..Default::default()
     };
-    let written = state
+    let path = request.path.clone();
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::Write,
+        path: Some(&path),
+        bytes: Some(request.data.len() as u64),
+    };
+    let call = state
         .sessions
-        .with_guest(&key, |guest| async move { guest.write(request).await })
-        .await?;
+        .with_guest(&key, |guest| async move { guest.write(request).await });
+    let written = state.audited(deed, call).await?;
     Ok(Json(WriteResponse {
         path: written.path,
         size_bytes: written.size_bytes,
@@ -135,10 +145,18 @@ pub(crate) async fn edit(
         replace_all: body.replace_all,
         ..Default::default()
     };
-    let edited = state
+    let path = request.path.clone();
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::Edit,
+        path: Some(&path),
+        bytes: Some(request.new_string.len() as u64),
+    };
+    let call = state
         .sessions
-        .with_guest(&key, |guest| async move { guest.edit(request).await })
-        .await?;
+        .with_guest(&key, |guest| async move { guest.edit(request).await });
+    let edited = state.audited(deed, call).await?;
     Ok(Json(EditResponse {
         path: edited.path,
         replacements: edited.replacements,

@@ -1,0 +1,122 @@
+//! A run's straight line: admitted, started, followed, ended, remembered.
+
+use std::{sync::Arc, time::Instant};
+
+use guest_client::RunEvent;
+use sandbox_core::{Error, ErrorCode, Result, Termination};
+use sandbox_session::RunReport;
+
+use crate::{
+    ExecutionRequest,
+    execution::{Execution, abandoned},
+    executions::Shared,
+};
+
+/// Ends an execution whose task was dropped or panicked.
+struct Abandoned(Option<Arc<Execution>>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(execution) = self.0.take() {
+            // The ring has room for the end, so this never waits.
+            if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+                runtime.spawn(async move { execution.finish(Err(abandoned())).await });
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) async fn drive(
+        self: Arc<Self>,
+        execution: Arc<Execution>,
+        request: ExecutionRequest,
+        claim: bool,
+    ) {
+        let mut abandoned = Abandoned(Some(Arc::clone(&execution)));
+        let began = Instant::now();
+        let at = self.clock.now();
+        let audit = self.audit_of(&execution, &request, at);
+        let result = self.to_end(&execution, request, claim).await;
+        self.observe(&execution, &result, began.elapsed());
+        self.audit
+            .record(audit.ended(&result, began.elapsed()))
+            .await;
+        if let Ok(report) = &result {
+            self.artifacts.keep(&execution, report, at).await;
+        }
+        if !execution.has_started() {
+            // Nothing was run under this name: it may be tried again.
+            if claim {
+                self.release(&execution).await;
+            }
+            self.forget(&execution);
+        }
+        execution.finish(result).await;
+        abandoned.0 = None;
+        self.keep_for_a_while(&execution);
+        self.make_room();
+    }
+
+    async fn to_end(
+        &self,
+        execution: &Arc<Execution>,
+        request: ExecutionRequest,
+        claim: bool,
+    ) -> Result<RunReport> {
+        let run = async {
+            if claim {
+                self.claim(execution).await?;
+            }
+            let _permit = self.admission.run(&request.tenant).await?;
+            self.follow(execution, request).await
+        };
+        let result = tokio::select! {
+            biased;
+            result = run => result,
+            () = execution.cancel.cancelled() => Err(cancelled()),
+        };
+        // What the program did until then is its outcome.
+        match result {
+            Err(error) if error.code() == ErrorCode::Cancelled => {
+                execution.cut_short(Termination::Cancelled).ok_or(error)
+            }
+            Err(error) if error.code() == ErrorCode::SandboxLost => {
+                execution.cut_short(Termination::SandboxLost).ok_or(error)
+            }
+            result => result,
+        }
+    }
+
+    async fn follow(
+        &self,
+        execution: &Arc<Execution>,
+        request: ExecutionRequest,
+    ) -> Result<RunReport> {
+        let mut run = self
+            .sessions
+            .start_run(
+                &request.tenant,
+                request.session.as_ref(),
+                request.files,
+                request.run,
+            )
+            .await?;
+        execution.begin(run.place().clone()).await;
+        loop {
+            match run.next().await? {
+                RunEvent::Ended(end) => {
+                    return execution.report(end).ok_or_else(abandoned);
+                }
+                event => execution.happened(event).await,
+            }
+        }
+    }
+}
+
+fn cancelled() -> Error {
+    Error::new(
+        ErrorCode::Cancelled,
+        "the run was cancelled before it started",
+    )
+}

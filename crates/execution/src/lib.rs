@@ -1,0 +1,28 @@
+//! Executions: runs with a name.
+//!
+//! A run belongs to a task of its own, not to the request that asked for it, so
+//! that several requests can wait for it, read its events and come back for its
+//! outcome. It is cancelled when the last of them has gone, unless it was asked
+//! to go on.
+//!
+//! ```text
+//!          admitted, session's turn      program ended, cancelled, sandbox lost
+//! waiting ------------------------> started -----------------------------------> ended
+//!    |                                                                             ^
+//!    '--------- refused: its name is free again -----------------------------------'
+//! ```
+
+mod artifacts;
+mod audit;
+mod drive;
+mod execution;
+mod executions;
+mod log;
+mod request;
+mod text;
+
+pub use artifacts::{ArtifactSettings, Artifacts};
+pub use execution::{Attachment, Execution, Finished, Reader, Snapshot};
+pub use executions::{ExecutionSettings, Executions, Observer, Parts};
+pub use log::{Event, Item};
+pub use request::ExecutionRequest;
