@@ -70,8 +70,10 @@ impl Code for CodeService {
             timeout: Duration::from_millis(request.timeout_ms.into()),
             grace: Duration::from_millis(request.grace_ms.into()),
             output_limit: request.output_limit_bytes,
+            live: request.live,
+            spill_limit: request.spill_limit_bytes,
         };
-        let mut events = run_to_end(&self.starter, run).await?;
+        let mut events = run_to_end(&self.guest, &self.starter, run).await?;
         Ok(Response::stream(stream::poll_fn(move |cx| {
             events.poll_recv(cx)
         })))

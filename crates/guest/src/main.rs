@@ -9,6 +9,7 @@ mod blocking;
 mod code;
 mod error;
 mod filesystem;
+mod own_folder;
 mod path;
 mod process;
 mod reaper;

@@ -1,11 +1,15 @@
-//! One output stream of a run: its head as it comes, its tail at the end.
+//! One output stream of a run: all of it as it comes, or its head as it comes
+//! and its tail at the end.
 
 use std::{collections::VecDeque, io};
 
-use sandbox_wire::sandbox::v1::{Output, RunResponse, Stream};
+use sandbox_wire::sandbox::v1::{Output, OutputFile, RunResponse, Stream};
 use tokio::{net::unix::pipe, sync::watch};
 
-use super::EventSender;
+use super::{
+    EventSender,
+    spill::{Spill, Spilling},
+};
 
 /// Read at once; also the largest piece that is sent.
 const CHUNK: usize = 32 * 1024;
@@ -57,17 +61,62 @@ pub(crate) async fn read_all(
     tokio::spawn(discard(pipe));
 }
 
-/// Sends what is kept of a stream; gives its full size.
+/// What is sent of a stream.
+#[derive(Clone, Copy)]
+pub(super) enum Wanted {
+    All,
+    /// This many bytes: the first half and the last one.
+    HeadAndTail(u64),
+}
+
+/// What there was of a stream.
+#[derive(Default)]
+pub(super) struct Followed {
+    pub bytes: u64,
+    pub file: Option<OutputFile>,
+    /// It is larger than any stream may be.
+    pub is_over: bool,
+}
+
+/// Sends what is wanted of a stream, and spills it where it is told to.
 pub(super) async fn follow(
     stream: Stream,
     pipe: pipe::Receiver,
-    limit: u64,
+    wanted: Wanted,
+    spilling: Option<Spilling>,
     events: EventSender,
     ended: watch::Receiver<bool>,
-) -> u64 {
-    let mut kept = Kept::new(stream, limit, events);
-    read_all(pipe, ended, &mut kept).await;
-    kept.finish().await
+) -> Followed {
+    let name = match stream {
+        Stream::STREAM_STDERR => "stderr",
+        _ => "stdout",
+    };
+    let mut captured = Capture {
+        kept: Kept::new(stream, wanted, events),
+        spill: spilling.map(|to| Spill::new(to, name)),
+    };
+    read_all(pipe, ended, &mut captured).await;
+    let bytes = captured.kept.finish().await;
+    Followed {
+        bytes,
+        is_over: captured.spill.as_ref().is_some_and(Spill::is_over),
+        file: captured.spill.and_then(Spill::finish),
+    }
+}
+
+struct Capture {
+    kept: Kept,
+    spill: Option<Spill>,
+}
+
+impl Sink for Capture {
+    async fn take(&mut self, data: &[u8]) {
+        // First: somebody may be looking.
+        self.kept.take(data).await;
+        if let Some(spill) = &mut self.spill {
+            spill.take(data).await;
+        }
+    }
 }
 
 async fn discard(pipe: pipe::Receiver) {
@@ -92,14 +141,20 @@ struct Kept {
 }
 
 impl Kept {
-    fn new(stream: Stream, limit: u64, events: EventSender) -> Self {
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    fn new(stream: Stream, wanted: Wanted, events: EventSender) -> Self {
+        let (head_left, tail_limit) = match wanted {
+            Wanted::All => (usize::MAX, 0),
+            Wanted::HeadAndTail(limit) => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+                (limit - limit / 2, limit / 2)
+            }
+        };
         Self {
             stream,
             events,
-            head_left: limit - limit / 2,
+            head_left,
             tail: VecDeque::new(),
-            tail_limit: limit / 2,
+            tail_limit,
             total: 0,
             sent: 0,
         }
@@ -122,6 +177,7 @@ impl Kept {
         let _ = self.events.send(Ok(event)).await;
     }
 
+    /// Sends what was held back; gives the stream's full size.
     async fn finish(mut self) -> u64 {
         let mut omitted = self.total - self.sent - self.tail.len() as u64;
         let tail = std::mem::take(&mut self.tail);
@@ -134,7 +190,7 @@ impl Kept {
     }
 }
 
-impl Sink for Kept {
+impl Kept {
     async fn take(&mut self, data: &[u8]) {
         self.total += data.len() as u64;
         let (head, rest) = data.split_at(self.head_left.min(data.len()));
@@ -155,9 +211,9 @@ mod tests {
     use sandbox_wire::sandbox::v1::__buffa::oneof::run_response::Event;
     use tokio::sync::mpsc;
 
-    async fn kept(limit: u64, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, u64)>, u64) {
+    async fn kept(wanted: Wanted, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, u64)>, u64) {
         let (events, mut sent) = mpsc::channel(100);
-        let mut kept = Kept::new(Stream::STREAM_STDOUT, limit, events);
+        let mut kept = Kept::new(Stream::STREAM_STDOUT, wanted, events);
         for piece in pieces {
             kept.take(piece).await;
         }
@@ -173,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_short_stream_is_sent_whole() {
-        let (sent, total) = kept(10, &[b"abc", b"defgh"]).await;
+        let (sent, total) = kept(Wanted::HeadAndTail(10), &[b"abc", b"defgh"]).await;
         let bytes: Vec<u8> = sent.iter().flat_map(|(data, _)| data.clone()).collect();
         assert_eq!((bytes.as_slice(), total), (&b"abcdefgh"[..], 8));
         assert!(sent.iter().all(|(_, omitted)| *omitted == 0));
@@ -181,8 +237,15 @@ mod tests {
 
     #[tokio::test]
     async fn of_a_long_stream_head_and_tail_are_sent_and_the_rest_is_counted() {
-        let (sent, total) = kept(6, &[b"abcd", b"efghij", b"klm"]).await;
+        let (sent, total) = kept(Wanted::HeadAndTail(6), &[b"abcd", b"efghij", b"klm"]).await;
         assert_eq!(sent, [(b"abc".to_vec(), 0), (b"klm".to_vec(), 7)],);
         assert_eq!(total, 13);
+    }
+
+    #[tokio::test]
+    async fn of_what_is_wanted_whole_nothing_is_held_back() {
+        let (sent, total) = kept(Wanted::All, &[b"abcd", b"efghij"]).await;
+        assert_eq!(sent, [(b"abcd".to_vec(), 0), (b"efghij".to_vec(), 0)]);
+        assert_eq!(total, 10);
     }
 }

@@ -3,6 +3,7 @@
 mod capture;
 mod pipes;
 mod script;
+mod spill;
 mod to_end;
 
 use std::{

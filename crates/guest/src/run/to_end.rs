@@ -1,6 +1,9 @@
 //! A run that belongs to its caller, from start to end.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
@@ -8,13 +11,17 @@ use sandbox_wire::sandbox::v1::{Ended, RunResponse, Started, Stream, Termination
 use tokio::{
     io::AsyncWriteExt as _,
     net::unix::pipe,
-    sync::{mpsc, watch},
+    sync::{Notify, mpsc, watch},
 };
+use uuid::Uuid;
 
 use super::{
-    EventSender, Running, ScriptFile, Start, Starter, capture, input_pipe, null_input, output_pipe,
+    EventSender, Running, ScriptFile, Start, Starter,
+    capture::{self, Wanted},
+    input_pipe, null_input, output_pipe,
+    spill::Spilling,
 };
-use crate::{error::error, supervise::control::Exit};
+use crate::{error::error, state::Guest, supervise::control::Exit};
 
 /// Events that may wait for the reader; each output is 32 KiB at most.
 const EVENTS_WAITING: usize = 4;
@@ -29,10 +36,13 @@ pub(crate) struct RunToEnd {
     pub timeout: Duration,
     pub grace: Duration,
     pub output_limit: u64,
+    pub live: bool,
+    pub spill_limit: u64,
 }
 
 /// Starts the run; it is killed when the receiver of its events is dropped.
 pub(crate) async fn run_to_end(
+    guest: &Arc<Guest>,
     starter: &Starter,
     run: RunToEnd,
 ) -> Result<mpsc::Receiver<Result<RunResponse, ConnectError>>, ConnectError> {
@@ -69,11 +79,24 @@ pub(crate) async fn run_to_end(
     if let Some(pipe) = to_stdin {
         tokio::spawn(feed(pipe, run.stdin, has_ended.clone()));
     }
+    let wanted = match run.live {
+        true => Wanted::All,
+        false => Wanted::HeadAndTail(run.output_limit),
+    };
+    let over = Arc::new(Notify::new());
+    let spilling = (run.spill_limit > 0).then(|| Spilling {
+        workspace: guest.workspace.clone(),
+        run: Uuid::now_v7().to_string(),
+        kept: run.output_limit,
+        limit: run.spill_limit,
+        over: Arc::clone(&over),
+    });
     let follow = |stream, pipe| {
         capture::follow(
             stream,
             pipe,
-            run.output_limit,
+            wanted,
+            spilling.clone(),
             events.clone(),
             has_ended.clone(),
         )
@@ -81,11 +104,14 @@ pub(crate) async fn run_to_end(
     let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
     tokio::spawn(async move {
-        let (exit, cut_short) = until_end(running, &events, run.timeout, run.grace).await;
+        let (exit, cut_short) = until_end(running, &events, &over, run.timeout, run.grace).await;
         let wall = began.elapsed();
         let _ = ended.send(true);
-        let stdout_bytes = stdout.await.unwrap_or(0);
-        let stderr_bytes = stderr.await.unwrap_or(0);
+        let stdout = stdout.await.unwrap_or_default();
+        let stderr = stderr.await.unwrap_or_default();
+        // It may have printed too much and ended before it was stopped.
+        let too_much =
+            (stdout.is_over || stderr.is_over).then_some(Termination::TERMINATION_OUTPUT_LIMIT);
         drop(run.script);
         let message = Ended {
             exit_code: if exit.signal == 0 {
@@ -95,6 +121,7 @@ pub(crate) async fn run_to_end(
             },
             signal: u32::try_from(exit.signal).unwrap_or(0),
             termination: cut_short
+                .or(too_much)
                 .unwrap_or(if exit.signal == 0 {
                     Termination::TERMINATION_EXITED
                 } else {
@@ -104,8 +131,10 @@ pub(crate) async fn run_to_end(
             wall_us: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
             cpu_us: exit.cpu_us,
             max_rss_bytes: exit.max_rss_bytes,
-            stdout_bytes,
-            stderr_bytes,
+            stdout_bytes: stdout.bytes,
+            stderr_bytes: stderr.bytes,
+            stdout_file: stdout.file.into(),
+            stderr_file: stderr.file.into(),
             ..Default::default()
         };
         let _ = events
@@ -122,6 +151,7 @@ pub(crate) async fn run_to_end(
 async fn until_end(
     mut running: Running,
     events: &EventSender,
+    over: &Notify,
     timeout: Duration,
     grace: Duration,
 ) -> (Exit, Option<Termination>) {
@@ -130,10 +160,11 @@ async fn until_end(
         exit = running.ended() => return (exit, None),
         () = tokio::time::sleep(timeout) => Termination::TERMINATION_TIMED_OUT,
         () = events.closed() => Termination::TERMINATION_CANCELLED,
+        () = over.notified() => Termination::TERMINATION_OUTPUT_LIMIT,
     };
     let grace = match cut_short {
-        Termination::TERMINATION_CANCELLED => Duration::ZERO,
-        _ => grace,
+        Termination::TERMINATION_TIMED_OUT => grace,
+        _ => Duration::ZERO,
     };
     (running.end(grace).await, Some(cut_short))
 }
