@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::support::{SECRET, token};
 use crate::support::Service;
+use crate::support::{SECRET, token};
 
 #[test]
 fn a_token_opens_its_tenant_and_nothing_else() {

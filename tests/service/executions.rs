@@ -38,13 +38,20 @@ fn a_stream_has_numbered_events_and_ends_with_the_result() {
     assert_eq!(events[0].name, "start");
     assert_eq!(events[0].data["session_id"], "s");
     assert_eq!(
-        (texts(&events, "stdout").as_str(), texts(&events, "stderr").as_str()),
+        (
+            texts(&events, "stdout").as_str(),
+            texts(&events, "stderr").as_str()
+        ),
         ("aä\n", "b\n")
     );
     let last = events.last().unwrap();
     assert_eq!(last.name, "result");
     assert_eq!(
-        (&last.data["stdout"], &last.data["exit_code"], &last.data["status"]),
+        (
+            &last.data["stdout"],
+            &last.data["exit_code"],
+            &last.data["status"]
+        ),
         (&json!("aä\n"), &json!(3), &json!("finished"))
     );
     assert_eq!(last.data["execution_id"], events[0].data["execution_id"]);
@@ -83,9 +90,7 @@ fn a_stream_that_cannot_begin_is_a_problem() {
 fn closing_a_stream_kills_its_run_and_detach_keeps_it() {
     let service = Service::start();
     let (kept, killed) = (mark("1"), mark("2"));
-    let body = |mark: &str, detach: bool| {
-        json!({"session_id": "s", "command": format!("sleep {mark}"), "detach": detach})
-    };
+    let body = |mark: &str, detach: bool| json!({"session_id": "s", "command": format!("sleep {mark}"), "detach": detach});
     let mut first = service.stream("/bash", body(&kept, true));
     let id = first.until("start").data["execution_id"].clone();
     let mut second = service.stream("/bash", body(&killed, false));
@@ -100,7 +105,10 @@ fn closing_a_stream_kills_its_run_and_detach_keeps_it() {
     assert!(!processes_with(&kept).is_empty());
     let path = format!("/executions/{}", id.as_str().unwrap());
     let running = service.get(&path);
-    assert_eq!((running.status, &running.body["status"]), (202, &json!("running")));
+    assert_eq!(
+        (running.status, &running.body["status"]),
+        (202, &json!("running"))
+    );
     let cancelled = service.client().post(&format!("{path}/cancel"), json!({}));
     assert_eq!(cancelled.status, 200, "{}", cancelled.body);
     assert_eq!(cancelled.body["meta"]["termination"], "cancelled");
@@ -124,10 +132,17 @@ fn a_broken_stream_goes_on_where_it_broke() {
     assert_eq!(seen.data["text"], "line 1\n");
     drop(stream);
     for _ in 0..3 {
-        assert_eq!(service.bash("timeout 20 bash -c 'echo went > go'").status, 200);
+        assert_eq!(
+            service.bash("timeout 20 bash -c 'echo went > go'").status,
+            200
+        );
     }
     let client = service.client();
-    let mut again = client.events("GET", &format!("/executions/build-1/events?after={}", seen.id), None);
+    let mut again = client.events(
+        "GET",
+        &format!("/executions/build-1/events?after={}", seen.id),
+        None,
+    );
     let events = again.rest();
     assert_eq!(events[0].id, seen.id + 1);
     assert_eq!(
@@ -137,11 +152,17 @@ fn a_broken_stream_goes_on_where_it_broke() {
     assert_eq!(events.last().unwrap().name, "result");
     // The header that browsers send does the same, as often as one likes.
     let headers = [("last-event-id", seen.id.to_string())];
-    let headers: Vec<_> = headers.iter().map(|(name, id)| (*name, id.as_str())).collect();
+    let headers: Vec<_> = headers
+        .iter()
+        .map(|(name, id)| (*name, id.as_str()))
+        .collect();
     let answer = client.send("GET", "/executions/build-1/events", &headers, None);
     assert_eq!(answer.status, 200);
     let text = String::from_utf8(answer.bytes).unwrap();
-    assert!(text.starts_with(&format!("id: {}\n", seen.id + 1)), "{text}");
+    assert!(
+        text.starts_with(&format!("id: {}\n", seen.id + 1)),
+        "{text}"
+    );
     for bad in ["after=-1", "after=x", "after=1&more=2"] {
         let path = format!("/executions/build-1/events?{bad}");
         assert_eq!(service.get(&path).status, 400, "{bad}");
@@ -159,14 +180,26 @@ fn a_long_run_is_answered_early_and_polled() {
     );
     assert!(began.elapsed() < Duration::from_secs(15));
     assert_eq!(early.status, 202);
-    assert_eq!((&early.body["status"], &early.body["stdout"]), (&json!("running"), &json!("begun\n")));
+    assert_eq!(
+        (&early.body["status"], &early.body["stdout"]),
+        (&json!("running"), &json!("begun\n"))
+    );
     let path = format!("/{}", early.header("location"));
-    assert_eq!(path, format!("/executions/{}", early.body["execution_id"].as_str().unwrap()));
+    assert_eq!(
+        path,
+        format!(
+            "/executions/{}",
+            early.body["execution_id"].as_str().unwrap()
+        )
+    );
     assert_eq!(service.get(&path).status, 202);
     service.bash("echo over > go");
     let late = service.get(&format!("{path}?wait_seconds=20"));
     assert_eq!(late.status, 200);
-    assert_eq!((&late.body["stdout"], &late.body["exit_code"]), (&json!("begun\nover\n"), &json!(4)));
+    assert_eq!(
+        (&late.body["stdout"], &late.body["exit_code"]),
+        (&json!("begun\nover\n"), &json!(4))
+    );
     let quick = service.post(
         "/bash",
         json!({"session_id": "s", "command": "echo quick", "wait_seconds": 20}),
@@ -179,12 +212,17 @@ fn the_same_name_is_the_same_run_and_never_a_second_one() {
     let mut service = Service::start();
     let body = json!({"session_id": "s", "command": "sleep 0.3; echo once >> log; cat log"});
     let client = service.client();
-    let headers = [("content-type", "application/json"), ("idempotency-key", "order-7")];
+    let headers = [
+        ("content-type", "application/json"),
+        ("idempotency-key", "order-7"),
+    ];
     let post = |client: &Client, body: &Value| {
         client.send("POST", "/bash", &headers, Some(body.to_string().as_bytes()))
     };
     let answers: Vec<_> = std::thread::scope(|scope| {
-        let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| post(&client, &body))).collect();
+        let calls: Vec<_> = (0..8)
+            .map(|_| scope.spawn(|| post(&client, &body)))
+            .collect();
         calls.into_iter().map(|call| call.join().unwrap()).collect()
     });
     for answer in &answers {
@@ -194,13 +232,19 @@ fn the_same_name_is_the_same_run_and_never_a_second_one() {
     assert_eq!(post(&client, &body).body, answers[0].body);
     let other = json!({"session_id": "s", "command": "echo other"});
     let refused = post(&client, &other);
-    assert_eq!((refused.status, refused.code()), (409, "execution_mismatch"));
+    assert_eq!(
+        (refused.status, refused.code()),
+        (409, "execution_mismatch")
+    );
     service.restart();
     // Its answer is gone with the service that made it; it is not made again.
     let late = post(&service.client(), &body);
     assert_eq!((late.status, late.code()), (409, "execution_expired"));
     let refused = post(&service.client(), &other);
-    assert_eq!((refused.status, refused.code()), (409, "execution_mismatch"));
+    assert_eq!(
+        (refused.status, refused.code()),
+        (409, "execution_mismatch")
+    );
     assert_eq!(service.bash("cat log").stdout(), "once\n");
 }
 
@@ -210,7 +254,10 @@ fn a_run_that_was_refused_leaves_its_name_free() {
     let mut holds = service.stream("/bash", json!({"session_id": "a", "command": "sleep 60"}));
     holds.until("start");
     let body = json!({"session_id": "b", "command": "echo ran", "execution_id": "e"});
-    assert_eq!(service.post("/bash", body.clone()).code(), "session_limit_reached");
+    assert_eq!(
+        service.post("/bash", body.clone()).code(),
+        "session_limit_reached"
+    );
     drop(holds);
     assert_eq!(service.delete("/sessions/default/a").status, 204);
     assert_eq!(service.post("/bash", body).stdout(), "ran\n");
@@ -232,7 +279,9 @@ fn a_client_that_does_not_read_stops_the_program_and_not_the_service() {
     .unwrap();
     let at = || {
         let read = service.post("/read", json!({"session_id": "s", "path": "at"}));
-        read.body["content"].as_str().and_then(|text| text.trim().parse::<u64>().ok())
+        read.body["content"]
+            .as_str()
+            .and_then(|text| text.trim().parse::<u64>().ok())
     };
     until("it has printed", || at().is_some());
     let mut before = None;
@@ -304,7 +353,10 @@ fn another_tenants_run_is_not_there() {
     let service = Service::start_with(&[("SANDBOX_JWT_SECRET", SECRET)]);
     let ours = service.client().with_token(&token(&["--tenant", "ours"]));
     let theirs = service.client().with_token(&token(&["--tenant", "theirs"]));
-    let run = ours.post("/bash", json!({"session_id": "s", "command": "echo x", "execution_id": "e"}));
+    let run = ours.post(
+        "/bash",
+        json!({"session_id": "s", "command": "echo x", "execution_id": "e"}),
+    );
     assert_eq!(run.status, 200);
     for (method, path) in [
         ("GET", "/executions/e"),
@@ -315,10 +367,17 @@ fn another_tenants_run_is_not_there() {
         assert_eq!((answer.status, answer.code()), (404, "not_found"), "{path}");
         let named = format!("{path}?tenant_id=ours");
         let answer = theirs.send(method, &named, &[], None);
-        assert_eq!((answer.status, answer.code()), (403, "forbidden_tenant"), "{path}");
+        assert_eq!(
+            (answer.status, answer.code()),
+            (403, "forbidden_tenant"),
+            "{path}"
+        );
     }
     // The same name is free in another tenant.
-    let run = theirs.post("/bash", json!({"session_id": "s", "command": "echo y", "execution_id": "e"}));
+    let run = theirs.post(
+        "/bash",
+        json!({"session_id": "s", "command": "echo y", "execution_id": "e"}),
+    );
     assert_eq!(run.stdout(), "y\n");
     assert_eq!(ours.send("GET", "/executions/e", &[], None).stdout(), "x\n");
 }

@@ -1,11 +1,16 @@
 //! Who calls, and for which tenants: handlers ask here, and only here.
 
+use std::sync::Arc;
+
 use axum::extract::FromRequestParts;
 use http::request::Parts;
+use sandbox_admission::Admission;
 use sandbox_core::{Error, ErrorCode, Result, SessionId, SessionKey, TenantId};
 use serde::Deserialize;
 
-use crate::{AppState, auth::unauthorized, problem::ApiError, request_id::RequestId};
+use crate::{
+    AppState, auth::unauthorized, problem::ApiError, rate::RequestRate, request_id::RequestId,
+};
 
 const ADMIN_ROLE: &str = "admin";
 const ADMIN_SCOPE: &str = "sandbox:admin";
@@ -29,12 +34,13 @@ enum Tenants {
 }
 
 /// Who calls, with a token that has been checked.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller {
     tenants: Tenants,
     admin: bool,
     subject: String,
     request_id: Option<String>,
+    requests: RequestRate,
 }
 
 impl Caller {
@@ -61,6 +67,7 @@ impl Caller {
             admin: true,
             subject: "anonymous".into(),
             request_id: None,
+            requests: RequestRate::default(),
         })
     }
 
@@ -101,7 +108,21 @@ impl Caller {
             admin,
             subject: "token".into(),
             request_id: None,
+            requests: RequestRate::default(),
         })
+    }
+
+    /// From now on the request counts against the rate of its tenant: at once
+    /// where the token is for one alone, so that its body is not read in vain, else
+    /// where it names one.
+    pub(crate) fn limited(mut self, admission: &Arc<Admission>) -> Result<Self> {
+        self.requests = RequestRate::of(admission);
+        if let Tenants::Only(tenants) = &self.tenants
+            && let [one] = tenants.as_slice()
+        {
+            self.requests.count(one)?;
+        }
+        Ok(self)
     }
 
     pub(crate) fn is_admin(&self) -> bool {
@@ -135,6 +156,7 @@ impl Caller {
             }
         };
         tracing::Span::current().record("session.tenant", tenant.as_str());
+        self.requests.count(&tenant)?;
         Ok(tenant)
     }
 
@@ -186,6 +208,6 @@ impl FromRequestParts<AppState> for Caller {
             .extensions
             .get::<RequestId>()
             .map(|id| id.as_str().to_owned());
-        Ok(caller)
+        Ok(caller.limited(&state.admission)?)
     }
 }

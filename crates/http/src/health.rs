@@ -94,6 +94,8 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<R
     responses((status = 200, description = "Every metric", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn metrics(State(state): State<AppState>) -> ApiResult<Response> {
+    state.metrics.set_runs(state.admission.figures());
+    state.metrics.set_audit_queue(state.audit.depth());
     let (kind, text) = state.metrics.render().map_err(Error::internal)?;
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

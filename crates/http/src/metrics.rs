@@ -6,6 +6,8 @@ use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
     Registry, TextEncoder, core::Collector,
 };
+use sandbox_admission::Figures;
+use sandbox_core::ErrorCode;
 use sandbox_session::DestroyReason;
 
 /// From a hot /bash to a run of an hour, in seconds.
@@ -18,7 +20,19 @@ const LIFETIME_BUCKETS: [f64; 10] = [
     1.0, 10.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0, 259_200.0, 604_800.0,
 ];
 
+/// What there is to know of a metric without its values.
+#[derive(Debug)]
+pub struct Declared {
+    pub name: &'static str,
+    pub labels: &'static [&'static str],
+    /// Its samples are `_bucket` (with the label `le`), `_sum` and `_count`.
+    pub histogram: bool,
+    pub help: &'static str,
+}
+
 trait Declare: Collector + Clone + 'static {
+    const HISTOGRAM: bool = false;
+
     fn declare(opts: Opts, buckets: &[f64], labels: &[&str]) -> prometheus::Result<Self>;
 }
 
@@ -35,12 +49,16 @@ impl Declare for IntGaugeVec {
 }
 
 impl Declare for Histogram {
+    const HISTOGRAM: bool = true;
+
     fn declare(opts: Opts, buckets: &[f64], _: &[&str]) -> prometheus::Result<Self> {
         Self::with_opts(HistogramOpts::from(opts).buckets(buckets.to_vec()))
     }
 }
 
 impl Declare for HistogramVec {
+    const HISTOGRAM: bool = true;
+
     fn declare(opts: Opts, buckets: &[f64], labels: &[&str]) -> prometheus::Result<Self> {
         Self::new(HistogramOpts::from(opts).buckets(buckets.to_vec()), labels)
     }
@@ -56,9 +74,14 @@ macro_rules! metrics {
 
         impl Metrics {
             /// Every metric that is declared here.
-            pub const NAMES: &[&str] = &[$($name),+];
+            pub const DECLARED: &[Declared] = &[$(Declared {
+                name: $name,
+                labels: &[$($label),*],
+                histogram: <$kind>::HISTOGRAM,
+                help: $help,
+            }),+];
 
-            pub fn new() -> prometheus::Result<Self> {
+            fn declared() -> prometheus::Result<Self> {
                 let registry = Registry::new();
                 $(
                     let $field = <$kind>::declare(
@@ -95,6 +118,18 @@ metrics! {
     exec_seconds: Histogram = "sandbox_exec_seconds" [] &BUCKETS;
     /// Seconds that a run waited for its turn in its session.
     queue_wait_seconds: Histogram = "sandbox_queue_wait_seconds" [] &BUCKETS;
+    /// Runs that have one of the service's places now.
+    runs_active: IntGaugeVec = "sandbox_runs_active" [] &[];
+    /// Runs that wait for one of the service's places now.
+    runs_waiting: IntGaugeVec = "sandbox_runs_waiting" [] &[];
+    /// Seconds that a run waited for one of the service's places.
+    run_wait_seconds: Histogram = "sandbox_run_wait_seconds" [] &BUCKETS;
+    /// Requests and runs that the limits on callers refused, by the answer's code.
+    requests_refused: IntCounterVec = "sandbox_requests_refused_total" ["code"] &[];
+    /// Audit records that wait to be stored.
+    audit_queue_depth: IntGaugeVec = "sandbox_audit_queue_depth" [] &[];
+    /// 1, with the version of the service.
+    build_info: IntGaugeVec = "sandbox_build_info" ["version"] &[];
     /// Requests answered; 499 is a client that went away before.
     http_requests: IntCounterVec = "sandbox_http_requests_total" ["method", "route", "status"] &[];
     /// Seconds from a request's header to its answer's.
@@ -102,12 +137,31 @@ metrics! {
 }
 
 impl Metrics {
+    pub fn new() -> prometheus::Result<Self> {
+        let metrics = Self::declared()?;
+        metrics
+            .build_info
+            .with_label_values(&[env!("CARGO_PKG_VERSION")])
+            .set(1);
+        Ok(metrics)
+    }
+
     /// The text that Prometheus reads.
     pub fn render(&self) -> prometheus::Result<(String, Vec<u8>)> {
         let encoder = TextEncoder::new();
         let mut text = Vec::new();
         encoder.encode(&self.registry.gather(), &mut text)?;
         Ok((encoder.format_type().to_owned(), text))
+    }
+
+    /// What is known only to others, just before it is read.
+    pub(crate) fn set_runs(&self, figures: Figures) {
+        set(&self.runs_active, figures.running);
+        set(&self.runs_waiting, figures.waiting);
+    }
+
+    pub(crate) fn set_audit_queue(&self, depth: usize) {
+        set(&self.audit_queue_depth, depth);
     }
 
     pub(crate) fn answered(&self, method: &str, route: &str, status: &str, took: Duration) {
@@ -126,6 +180,27 @@ impl sandbox_execution::Observer for Metrics {
             .with_label_values(&[backend, language, outcome])
             .inc();
         self.exec_seconds.observe(took.as_secs_f64());
+    }
+}
+
+/// A gauge without labels; a vector all the same, for that has no sample before
+/// it is set.
+fn set(gauge: &IntGaugeVec, value: usize) {
+    let none: [&str; 0] = [];
+    gauge
+        .with_label_values(&none)
+        .set(i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+impl sandbox_admission::Observer for Metrics {
+    fn admitted(&self, wait: Duration) {
+        self.run_wait_seconds.observe(wait.as_secs_f64());
+    }
+
+    fn refused(&self, code: ErrorCode) {
+        self.requests_refused
+            .with_label_values(&[code.as_str()])
+            .inc();
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{str::FromStr, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, Error, ErrorCode, SessionId};
@@ -18,6 +19,7 @@ pub type StoreCheck = Arc<dyn Fn() -> BoxFuture<'static, Readiness> + Send + Syn
 /// What a service is made of.
 pub struct AppParts {
     pub sessions: Arc<SessionManager>,
+    pub admission: Arc<Admission>,
     pub executions: Executions,
     pub artifacts: Artifacts,
     pub audit: Audit,
@@ -35,6 +37,7 @@ pub struct AppParts {
 #[derive(Clone)]
 pub struct AppState {
     pub(crate) sessions: Arc<SessionManager>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) executions: Executions,
     pub(crate) artifacts: Artifacts,
     pub(crate) audit: Audit,
@@ -52,6 +55,7 @@ impl AppState {
     pub fn new(parts: AppParts) -> Self {
         Self {
             sessions: parts.sessions,
+            admission: parts.admission,
             executions: parts.executions,
             artifacts: parts.artifacts,
             audit: parts.audit,

@@ -10,6 +10,7 @@ use std::{
 };
 
 use backend_local::{LocalBackend, LocalConfig};
+use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_backend::{Backend, Problem, Readiness};
 use sandbox_core::{Limits, NetworkPolicy, SandboxSpec, SystemClock};
 use sandbox_http::{AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits};
@@ -50,6 +51,10 @@ async fn run(settings: Settings) -> Result<()> {
         Arc::clone(&metrics) as _,
     )
     .await?;
+    let admission = Arc::new(Admission::observed(
+        admission_settings(&settings),
+        Arc::clone(&metrics) as _,
+    ));
     let state = AppState::new(
         Arc::clone(&sessions),
         vec![Arc::clone(&backend) as Arc<dyn Backend>],
@@ -60,7 +65,8 @@ async fn run(settings: Settings) -> Result<()> {
         auth(&settings)?,
         metrics,
         http_settings(&settings)?,
-    );
+    )
+    .with_admission(admission);
     let listener = TcpListener::bind(settings.listen)
         .await
         .map_err(|error| format!("failed to listen on `{}`: {error}", settings.listen))?;
@@ -178,6 +184,18 @@ fn session_settings(settings: &Settings) -> SessionSettings {
         runs_per_session: settings.session_runs,
         queued_runs_per_session: settings.session_queue,
         reap_interval: REAP_INTERVAL.min(idle_timeout),
+    }
+}
+
+fn admission_settings(settings: &Settings) -> AdmissionSettings {
+    AdmissionSettings {
+        tenant_runs: settings.tenant_runs,
+        tenant_queue: settings.tenant_queue,
+        total_runs: settings.total_runs,
+        total_queue: settings.total_queue,
+        queue_wait: Duration::from_secs(settings.queue_wait_seconds),
+        requests_per_second: settings.requests_per_second,
+        request_burst: settings.request_burst,
     }
 }
 

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use sandbox_admission::AdmissionSettings;
 use sandbox_backend::{Problem, Readiness};
-use sandbox_http::{HttpSettings, Metrics};
+use sandbox_http::{Declared, HttpSettings, Metrics};
 use serde_json::json;
 
 use crate::support::{FakeBackend, Setup, settings, start, start_with};
@@ -83,9 +84,20 @@ async fn backends_say_what_they_do_and_enforce() {
 
 #[tokio::test]
 async fn every_metric_that_is_declared_is_set() {
-    let service = start().await;
+    let service = start_with(Setup {
+        admission: AdmissionSettings {
+            requests_per_second: 1,
+            request_burst: 2,
+            ..AdmissionSettings::default()
+        },
+        ..Setup::default()
+    })
+    .await;
     let body = json!({"command": "true", "session_id": "s"});
-    assert_eq!(service.post("/bash", body).await.status, 200);
+    assert_eq!(service.post("/bash", body.clone()).await.status, 200);
+    let named = json!({"command": "true", "session_id": "s", "tenant_id": "default"});
+    assert_eq!(service.post("/bash", named).await.status, 200);
+    assert_eq!(service.post("/bash", body).await.status, 429);
     let deleted = service
         .send("DELETE", "/sessions/default/s", &[], Body::empty())
         .await;
@@ -93,7 +105,7 @@ async fn every_metric_that_is_declared_is_set() {
     let answer = service.get("/metrics").await;
     assert!(answer.header("content-type").starts_with("text/plain"));
     let text = answer.text();
-    for name in Metrics::NAMES {
+    for Declared { name, .. } in Metrics::DECLARED {
         let samples: Vec<&str> = text
             .lines()
             .filter(|line| {
@@ -105,10 +117,12 @@ async fn every_metric_that_is_declared_is_set() {
         assert!(!samples.is_empty(), "`{name}` has no sample");
         // A gauge may be back at zero; all others count.
         let set = samples.iter().any(|line| !line.ends_with(" 0"));
-        assert!(
-            set || *name == "sandbox_sessions_active",
-            "`{name}` was never set"
-        );
+        let at_zero = [
+            "sandbox_sessions_active",
+            "sandbox_runs_active",
+            "sandbox_runs_waiting",
+        ];
+        assert!(set || at_zero.contains(name), "`{name}` was never set");
         assert!(
             text.contains(&format!("# HELP {name} ")),
             "`{name}` has no help"

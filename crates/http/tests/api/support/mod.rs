@@ -11,6 +11,7 @@ use axum::{
 };
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
+use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::ManualClock;
 use sandbox_http::{AppState, Auth, HttpSettings, LanguageTable, Metrics, router};
@@ -25,6 +26,7 @@ pub use guest::FILE;
 pub struct Setup {
     pub auth: Auth,
     pub settings: HttpSettings,
+    pub admission: AdmissionSettings,
     pub backend: FakeBackend,
     pub store: fn() -> Readiness,
 }
@@ -34,6 +36,7 @@ impl Default for Setup {
         Self {
             auth: Auth::off(),
             settings: settings(),
+            admission: AdmissionSettings::default(),
             backend: FakeBackend::default(),
             store: Readiness::default,
         }
@@ -67,6 +70,10 @@ pub async fn start_with(setup: Setup) -> Service {
     .await
     .unwrap();
     let store = setup.store;
+    let admission = Arc::new(Admission::observed(
+        setup.admission,
+        Arc::clone(&metrics) as _,
+    ));
     let state = AppState::new(
         Arc::clone(&sessions),
         vec![backend],
@@ -74,7 +81,9 @@ pub async fn start_with(setup: Setup) -> Service {
         setup.auth,
         metrics,
         setup.settings,
-    );
+    )
+    .with_admission(admission)
+    .with_audit_queue_depth(Arc::new(|| 3));
     Service {
         router: router(state),
         backend: setup.backend,
