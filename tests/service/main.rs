@@ -8,6 +8,7 @@ mod executions;
 mod files;
 mod isolation;
 mod limits;
+mod load;
 mod requests;
 mod restart;
 mod run;
