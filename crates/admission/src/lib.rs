@@ -46,8 +46,8 @@ impl Default for AdmissionSettings {
         Self {
             tenant_runs: 16,
             total_runs: 64,
-            tenant_queue: 64,
-            total_queue: 256,
+            tenant_queue: 256,
+            total_queue: 1024,
             queue_wait: Duration::from_secs(60),
             requests_per_second: 0,
             request_burst: 50,

@@ -1,6 +1,12 @@
 //! A run's straight line: admitted, started, followed, ended, remembered.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use guest_client::RunEvent;
 use sandbox_core::{Error, ErrorCode, Result, Termination};
@@ -46,10 +52,6 @@ impl Shared {
             self.artifacts.keep(&execution, report, at).await;
         }
         if !execution.has_started() {
-            // Nothing was run under this name: it may be tried again.
-            if claim {
-                self.release(&execution).await;
-            }
             self.forget(&execution);
         }
         execution.finish(result).await;
@@ -64,9 +66,11 @@ impl Shared {
         request: ExecutionRequest,
         claim: bool,
     ) -> Result<RunReport> {
+        let claimed = AtomicBool::new(false);
         let run = async {
             if claim {
                 self.claim(execution).await?;
+                claimed.store(true, Ordering::Relaxed);
             }
             let _permit = self.admission.run(&request.tenant).await?;
             self.follow(execution, request).await
@@ -76,6 +80,10 @@ impl Shared {
             result = run => result,
             () = execution.cancel.cancelled() => Err(cancelled()),
         };
+        // Nothing was run under this name: it may be tried again.
+        if claimed.load(Ordering::Relaxed) && !execution.has_started() {
+            self.release(execution).await;
+        }
         // What the program did until then is its outcome.
         match result {
             Err(error) if error.code() == ErrorCode::Cancelled => {

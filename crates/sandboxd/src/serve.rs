@@ -11,11 +11,16 @@ use std::{
 
 use backend_local::{LocalBackend, LocalConfig};
 use sandbox_admission::{Admission, AdmissionSettings};
+use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Problem, Readiness};
-use sandbox_core::{Limits, NetworkPolicy, SandboxSpec, SystemClock};
-use sandbox_http::{AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits};
+use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, SystemClock};
+use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions};
+use sandbox_http::{
+    AppParts, AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits,
+    SessionWatch,
+};
 use sandbox_session::{SessionManager, SessionSettings};
-use sandbox_store::{SessionStore, SqliteStore};
+use sandbox_store::{SqliteStore, Store};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -26,6 +31,8 @@ use crate::{logging, settings::Settings};
 
 /// Between two looks for sessions that are idle or whose time is up.
 const REAP_INTERVAL: Duration = Duration::from_secs(5);
+/// How long the last words of what has ended already may take.
+const END_LIMIT: Duration = Duration::from_secs(5);
 const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -41,32 +48,62 @@ pub fn serve(settings: Settings) -> Result<()> {
 async fn run(settings: Settings) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
     let backend = LocalBackend::new(local_config(&settings)?)?;
-    let store: Arc<dyn SessionStore> = Arc::new(SqliteStore::open(&settings.database()).await?);
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.database()).await?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new()?);
+    let audit = Audit(Arc::clone(&store) as _);
     let sessions = SessionManager::start(
         session_settings(&settings),
         Arc::clone(&backend) as Arc<dyn Backend>,
-        Arc::clone(&store),
-        Arc::new(SystemClock),
-        Arc::clone(&metrics) as _,
+        Arc::clone(&store) as _,
+        Arc::clone(&clock),
+        Arc::new(SessionWatch {
+            metrics: Arc::clone(&metrics),
+            audit: audit.clone(),
+            clock: Arc::clone(&clock),
+        }),
     )
     .await?;
     let admission = Arc::new(Admission::observed(
         admission_settings(&settings),
         Arc::clone(&metrics) as _,
     ));
-    let state = AppState::new(
+    let artifacts = Artifacts::start(
+        artifact_settings(&settings),
+        Arc::clone(&store) as _,
         Arc::clone(&sessions),
-        vec![Arc::clone(&backend) as Arc<dyn Backend>],
-        Arc::new(move || {
-            let store = Arc::clone(&store);
+        Arc::clone(&clock),
+    );
+    let executions = Executions::new(
+        execution_settings(&settings),
+        sandbox_execution::Parts {
+            sessions: Arc::clone(&sessions),
+            admission: Arc::clone(&admission),
+            audit: audit.clone(),
+            artifacts: artifacts.clone(),
+            claims: Arc::clone(&store) as _,
+            clock: Arc::clone(&clock),
+            observer: Arc::clone(&metrics) as _,
+        },
+    );
+    let readiness = Arc::clone(&store);
+    let state = AppState::new(AppParts {
+        sessions: Arc::clone(&sessions),
+        admission,
+        executions: executions.clone(),
+        artifacts: artifacts.clone(),
+        audit: audit.clone(),
+        audit_trail: store,
+        clock,
+        backends: vec![Arc::clone(&backend) as Arc<dyn Backend>],
+        store: Arc::new(move || {
+            let store = Arc::clone(&readiness);
             Box::pin(async move { store_readiness(store.as_ref()).await })
         }),
-        auth(&settings)?,
+        auth: auth(&settings)?,
         metrics,
-        http_settings(&settings)?,
-    )
-    .with_admission(admission);
+        settings: http_settings(&settings)?,
+    });
     let listener = TcpListener::bind(settings.listen)
         .await
         .map_err(|error| format!("failed to listen on `{}`: {error}", settings.listen))?;
@@ -102,7 +139,10 @@ async fn run(settings: Settings) -> Result<()> {
     let _ = stop.send(());
     sessions.shutdown(grace).await;
     tested.abort();
+    // Their sandboxes are gone: what is left is to tell their callers.
+    executions.shutdown(END_LIMIT).await;
     serving.await?;
+    artifacts.shutdown(END_LIMIT).await;
     info!("stopped");
     Ok(())
 }
@@ -187,6 +227,22 @@ fn session_settings(settings: &Settings) -> SessionSettings {
     }
 }
 
+fn artifact_settings(settings: &Settings) -> ArtifactSettings {
+    let retention = settings.artifact_retention;
+    ArtifactSettings {
+        retention: (retention > 0).then(|| Duration::from_secs(retention)),
+        tenant_bytes: settings.tenant_artifacts.bytes(),
+    }
+}
+
+fn execution_settings(settings: &Settings) -> ExecutionSettings {
+    ExecutionSettings {
+        retention: Duration::from_secs(settings.execution_retention),
+        audit_code: settings.audit_code,
+        ..ExecutionSettings::default()
+    }
+}
+
 fn admission_settings(settings: &Settings) -> AdmissionSettings {
     AdmissionSettings {
         tenant_runs: settings.tenant_runs,
@@ -228,11 +284,17 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
         default_timeout: Duration::from_secs_f64(settings.timeout_sec),
         max_timeout: Duration::from_secs_f64(settings.max_timeout_sec),
         max_output_bytes: settings.output_limit.bytes(),
+        spill_bytes: settings.spill_limit.bytes(),
+        artifacts: (settings.artifact_files > 0).then(|| ArtifactLimits {
+            max_files: settings.artifact_files,
+            max_file_bytes: settings.artifact_limit.bytes(),
+            max_total_bytes: settings.artifacts_limit.bytes(),
+        }),
         ..HttpSettings::new(languages)
     })
 }
 
-async fn store_readiness(store: &dyn SessionStore) -> Readiness {
+async fn store_readiness(store: &dyn Store) -> Readiness {
     match store.ping().await {
         Ok(()) => Readiness::default(),
         Err(_) => Readiness {

@@ -12,10 +12,15 @@ use axum::{
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use sandbox_admission::{Admission, AdmissionSettings};
+use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
-use sandbox_core::ManualClock;
-use sandbox_http::{AppState, Auth, HttpSettings, LanguageTable, Metrics, router};
+use sandbox_core::{Clock, ManualClock};
+use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts};
+use sandbox_http::{
+    AppParts, AppState, Auth, HttpSettings, LanguageTable, Metrics, SessionWatch, router,
+};
 use sandbox_session::{SessionManager, SessionSettings};
+use sandbox_store::{SqliteStore, Store};
 use serde_json::Value;
 use tower::ServiceExt as _;
 
@@ -60,39 +65,67 @@ pub async fn start() -> Service {
 pub async fn start_with(setup: Setup) -> Service {
     let metrics = Arc::new(Metrics::new().unwrap());
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
+    let audit = Audit(Arc::clone(&store) as _);
     let sessions = SessionManager::start(
         SessionSettings::default(),
         Arc::clone(&backend),
-        registry().await,
-        Arc::new(ManualClock::default()),
-        Arc::clone(&metrics) as _,
+        Arc::clone(&store) as _,
+        Arc::clone(&clock),
+        Arc::new(SessionWatch {
+            metrics: Arc::clone(&metrics),
+            audit: audit.clone(),
+            clock: Arc::clone(&clock),
+        }),
     )
     .await
     .unwrap();
-    let store = setup.store;
     let admission = Arc::new(Admission::observed(
         setup.admission,
         Arc::clone(&metrics) as _,
     ));
-    let state = AppState::new(
+    let artifacts = Artifacts::start(
+        ArtifactSettings {
+            retention: None,
+            tenant_bytes: 1 << 30,
+        },
+        Arc::clone(&store) as _,
         Arc::clone(&sessions),
-        vec![backend],
-        Arc::new(move || Box::pin(async move { store() })),
-        setup.auth,
+        Arc::clone(&clock),
+    );
+    let executions = Executions::new(
+        ExecutionSettings::default(),
+        Parts {
+            sessions: Arc::clone(&sessions),
+            admission: Arc::clone(&admission),
+            audit: audit.clone(),
+            artifacts: artifacts.clone(),
+            claims: Arc::clone(&store) as _,
+            clock: Arc::clone(&clock),
+            observer: Arc::clone(&metrics) as _,
+        },
+    );
+    let ready = setup.store;
+    let state = AppState::new(AppParts {
+        sessions: Arc::clone(&sessions),
+        admission,
+        executions,
+        artifacts,
+        audit,
+        audit_trail: store,
+        clock,
+        backends: vec![backend],
+        store: Arc::new(move || Box::pin(async move { ready() })),
+        auth: setup.auth,
         metrics,
-        setup.settings,
-    )
-    .with_admission(admission)
-    .with_audit_queue_depth(Arc::new(|| 3));
+        settings: setup.settings,
+    });
     Service {
         router: router(state),
         backend: setup.backend,
         sessions,
     }
-}
-
-async fn registry() -> Arc<dyn sandbox_store::SessionStore> {
-    Arc::new(sandbox_store::SqliteStore::in_memory().await.unwrap())
 }
 
 pub struct Answer {
