@@ -14,3 +14,5 @@ mod restart;
 mod run;
 mod sessions;
 mod support;
+#[cfg(feature = "otlp")]
+mod tracing;

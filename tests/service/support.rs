@@ -52,6 +52,15 @@ impl Service {
     }
 
     pub fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_to(settings, Stdio::inherit())
+    }
+
+    /// Its log goes to a file.
+    pub fn start_logging(settings: &[(&str, &str)], log: fs::File) -> Self {
+        Self::start_to(settings, log.into())
+    }
+
+    fn start_to(settings: &[(&str, &str)], log: Stdio) -> Self {
         // Sandboxes of a service that is root run as other users, who must be
         // able to pass through.
         let state = tempfile::Builder::new()
@@ -63,7 +72,7 @@ impl Service {
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
-        let (process, url) = spawn(&state, &settings);
+        let (process, url) = spawn(&state, &settings, log);
         Self {
             process,
             url,
@@ -76,7 +85,7 @@ impl Service {
     pub fn restart(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
-        (self.process, self.url) = spawn(&self.state, &self.settings);
+        (self.process, self.url) = spawn(&self.state, &self.settings, Stdio::inherit());
     }
 
     pub fn kill(&mut self) {
@@ -177,7 +186,7 @@ impl Drop for Service {
     }
 }
 
-fn spawn(state: &TempDir, settings: &[(String, String)]) -> (Child, String) {
+fn spawn(state: &TempDir, settings: &[(String, String)], log: Stdio) -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandboxd"));
     command.arg("serve").env("SANDBOX_STATE_DIR", state.path());
     command
@@ -186,7 +195,7 @@ fn spawn(state: &TempDir, settings: &[(String, String)]) -> (Child, String) {
     for (key, value) in settings {
         command.env(key, value);
     }
-    let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let stdout = process.stdout.take().unwrap();
     let url = BufReader::new(stdout)
         .lines()

@@ -11,6 +11,7 @@ use std::{
 use guest_client::RunEvent;
 use sandbox_core::{Error, ErrorCode, Result, Termination};
 use sandbox_session::RunReport;
+use tracing::{Instrument as _, trace_span};
 
 use crate::{
     ExecutionRequest,
@@ -72,7 +73,8 @@ impl Shared {
                 self.claim(execution).await?;
                 claimed.store(true, Ordering::Relaxed);
             }
-            let _permit = self.admission.run(&request.tenant).await?;
+            let place = self.admission.run(&request.tenant);
+            let _permit = place.instrument(trace_span!("run.admission")).await?;
             self.follow(execution, request).await
         };
         let result = tokio::select! {

@@ -12,6 +12,7 @@ use sandbox_core::{Clock, Error, ErrorCode, ExecutionId, Result, TenantId, Times
 use sandbox_session::{RunReport, SessionManager};
 use sandbox_store::ExecutionStore;
 use tokio_util::task::TaskTracker;
+use tracing::{Instrument as _, trace_span};
 
 use crate::{Artifacts, Attachment, Execution, ExecutionRequest, execution::Named};
 
@@ -149,7 +150,9 @@ impl Executions {
             execution.attach()
         };
         let driven = Arc::clone(shared).drive(Arc::clone(&attachment), request, claim);
-        shared.tasks.spawn(driven);
+        // At this level it costs nothing where neither an exporter nor the log wants it.
+        let span = trace_span!("run", run.language = %attachment.language());
+        shared.tasks.spawn(driven.instrument(span));
         Ok(attachment)
     }
 

@@ -30,6 +30,7 @@ mod serve;
 mod sessions;
 mod state;
 mod time;
+mod trace;
 
 pub use audit::SessionWatch;
 pub use auth::{Auth, Hs256};
@@ -38,3 +39,4 @@ pub use metrics::{Declared, Metrics};
 pub use router::{openapi, router};
 pub use serve::{ServeLimits, serve};
 pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, StoreCheck};
+pub use trace::{Spans, TraceContext};

@@ -13,12 +13,13 @@ use axum::{
 use futures::FutureExt as _;
 use http::Method;
 use sandbox_core::Error;
-use tracing::{Instrument as _, field, info, info_span};
+use tracing::{Instrument as _, Span, field, info, info_span};
 
 use crate::{
     AppState,
     problem::{self, ApiError},
     request_id::{self, RequestId},
+    trace::{TRACERESPONSE, TraceContext},
 };
 
 /// For what no route matches: the path itself would be a label without bound.
@@ -38,13 +39,24 @@ pub(crate) async fn track(
     let span = info_span!(
         "request",
         request.id = %id,
+        trace.id = field::Empty,
+        // The exporter of spans sets it, where there is one.
+        otel.kind = field::Empty,
         http.method = method,
         http.route = %route,
         session.tenant = field::Empty,
         session.id = field::Empty,
     );
+    let caller = TraceContext::of(request.headers());
+    let trace = state
+        .spans
+        .adopt(&span, &format!("{method} {route}"), caller);
+    if let Some(trace) = &trace {
+        span.record("trace.id", format_args!("{:032x}", trace.trace_id));
+    }
     let mut watch = Watch {
         state,
+        span: span.clone(),
         method,
         route,
         started: Instant::now(),
@@ -58,6 +70,9 @@ pub(crate) async fn track(
         let mut response = problem::render(answer, &id);
         if let Some(value) = id.header_value() {
             response.headers_mut().insert(request_id::HEADER, value);
+        }
+        if let Some(value) = trace.and_then(|trace| trace.header_value()) {
+            response.headers_mut().insert(TRACERESPONSE, value);
         }
         watch.answered(response.status().as_u16());
         response
@@ -92,6 +107,7 @@ fn route_label(state: &AppState, request: &Request) -> String {
 /// Reports a request once: with its answer, or when it is dropped without one.
 struct Watch {
     state: AppState,
+    span: Span,
     method: &'static str,
     route: String,
     started: Instant,
@@ -101,6 +117,7 @@ struct Watch {
 impl Watch {
     fn answered(&mut self, status: u16) {
         self.answered = true;
+        self.state.spans.answered(&self.span, status);
         self.report(&status.to_string());
     }
 

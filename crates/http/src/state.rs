@@ -11,7 +11,11 @@ use sandbox_execution::{Artifacts, Executions};
 use sandbox_session::SessionManager;
 use sandbox_store::AuditStore;
 
-use crate::{Auth, LanguageTable, Metrics, health::ReadyCache};
+use crate::{
+    Auth, LanguageTable, Metrics,
+    health::ReadyCache,
+    trace::{NotExported, Spans},
+};
 
 /// Asks the store whether it answers.
 pub type StoreCheck = Arc<dyn Fn() -> BoxFuture<'static, Readiness> + Send + Sync>;
@@ -31,6 +35,8 @@ pub struct AppParts {
     pub auth: Auth,
     pub metrics: Arc<Metrics>,
     pub settings: HttpSettings,
+    /// Who exports the spans of requests, if somebody does.
+    pub spans: Option<Arc<dyn Spans>>,
 }
 
 /// A clone is the same state.
@@ -49,6 +55,7 @@ pub struct AppState {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: Arc<HttpSettings>,
     pub(crate) ready: Arc<ReadyCache>,
+    pub(crate) spans: Arc<dyn Spans>,
 }
 
 impl AppState {
@@ -67,6 +74,7 @@ impl AppState {
             metrics: parts.metrics,
             settings: Arc::new(parts.settings),
             ready: Arc::default(),
+            spans: parts.spans.unwrap_or_else(|| Arc::new(NotExported)),
         }
     }
 

@@ -3,6 +3,8 @@
 mod cli;
 mod doctor;
 mod logging;
+#[cfg(feature = "otlp")]
+mod otlp;
 mod serve;
 mod settings;
 mod token;

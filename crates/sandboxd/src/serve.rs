@@ -17,7 +17,7 @@ use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, Sy
 use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions};
 use sandbox_http::{
     AppParts, AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits,
-    SessionWatch,
+    SessionWatch, Spans,
 };
 use sandbox_session::{SessionManager, SessionSettings};
 use sandbox_store::{SqliteStore, Store};
@@ -34,18 +34,22 @@ const REAP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the last words of what has ended already may take.
 const END_LIMIT: Duration = Duration::from_secs(5);
 const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
+/// How long a stop may wait for the collector of traces.
+const TELEMETRY_STOP_LIMIT: Duration = Duration::from_secs(3);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 pub fn serve(settings: Settings) -> Result<()> {
-    logging::start(&settings)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(run(settings))
+    let telemetry = logging::start(&settings, runtime.handle())?;
+    let result = runtime.block_on(run(settings, telemetry.spans()));
+    telemetry.stop(TELEMETRY_STOP_LIMIT);
+    result
 }
 
-async fn run(settings: Settings) -> Result<()> {
+async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
     let backend = LocalBackend::new(local_config(&settings)?)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.database()).await?);
@@ -103,6 +107,7 @@ async fn run(settings: Settings) -> Result<()> {
         auth: auth(&settings)?,
         metrics,
         settings: http_settings(&settings)?,
+        spans,
     });
     let listener = TcpListener::bind(settings.listen)
         .await

@@ -35,6 +35,7 @@ pub struct Settings {
     pub backend: String,
     pub log: String,
     pub log_format: LogFormat,
+    pub otlp_endpoint: String,
 
     pub jwt_secret: String,
     pub jwt_audience: String,
@@ -102,6 +103,7 @@ impl Default for Settings {
             backend: "local".into(),
             log: "info".into(),
             log_format: LogFormat::Pretty,
+            otlp_endpoint: String::new(),
             jwt_secret: String::new(),
             jwt_audience: String::new(),
             jwt_issuer: String::new(),
@@ -351,6 +353,18 @@ impl Settings {
         if !(self.prefix.is_empty() || self.prefix.starts_with('/')) || self.prefix.ends_with('/') {
             return invalid("prefix", "it starts with `/` and does not end with one");
         }
+        if !self.otlp_endpoint.is_empty() {
+            if !cfg!(feature = "otlp") {
+                return invalid("otlp_endpoint", "this build is without the feature `otlp`");
+            }
+            let rest = self.otlp_endpoint.strip_prefix("http://");
+            if rest.is_none_or(|rest| rest.starts_with('/') || rest.contains(['@', '?', '#'])) {
+                return invalid(
+                    "otlp_endpoint",
+                    "it is a collector's address such as http://127.0.0.1:4318",
+                );
+            }
+        }
         if !self.jwt_secret.is_empty() && self.jwt_secret.len() < 32 {
             return invalid("jwt_secret", "HS256 needs 32 bytes or more (RFC 7518, 3.2)");
         }
@@ -535,6 +549,11 @@ mod tests {
             ("SANDBOX_BACKEND", "docker", "bad value for `backend`"),
             ("SANDBOX_UID_RANGE", "0-7", "bad value for `uid_range`"),
             ("SANDBOX_TIMEOUT_SEC", "NaN", "bad value for `timeout_sec`"),
+            (
+                "SANDBOX_OTLP_ENDPOINT",
+                "https://collector",
+                "bad value for `otlp_endpoint`",
+            ),
             ("DATABASE_URL", "mysql://x", "bad value for `database_url`"),
         ] {
             let error = load_with(&[(name, value)]).err().unwrap().to_string();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use sandbox_core::{Error, ErrorCode, Result, SessionKey, Timestamp};
+use tracing::{Instrument as _, trace_span};
 
 use crate::{
     DestroyReason, Lease,
@@ -34,7 +35,10 @@ enum Found {
 impl Shared {
     /// A living sandbox for the key; while the lease is held it is in use.
     pub async fn acquire(self: &Arc<Self>, key: &SessionKey, ephemeral: bool) -> Result<Lease> {
-        tokio::time::timeout(deadline::LEASE, self.look_until_found(key, ephemeral))
+        let found = self
+            .look_until_found(key, ephemeral)
+            .instrument(trace_span!("session.acquire"));
+        tokio::time::timeout(deadline::LEASE, found)
             .await
             .map_err(|_| Error::new(ErrorCode::Timeout, "the session was not ready in time"))?
     }

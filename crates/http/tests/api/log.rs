@@ -96,6 +96,37 @@ async fn a_line_names_request_tenant_and_session_and_no_content() {
 }
 
 #[tokio::test]
+async fn a_line_names_the_callers_trace_and_the_answer_too() {
+    let lines = lines();
+    let service = start_with(Setup::default()).await;
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let good = format!("00-{trace}-00f067aa0ba902b7-01");
+    let headers = [("x-request-id", "r4"), ("traceparent", good.as_str())];
+    let answer = service
+        .send("GET", "/healthz", &headers, axum::body::Body::empty())
+        .await;
+    let response = answer.header("traceresponse").to_owned();
+    assert!(response.starts_with(&format!("00-{trace}-")) && response.ends_with("-01"));
+    assert_ne!(response, good, "the span is the service's own");
+    let span = &lines.about("r4")[0]["span"];
+    assert_eq!(span["trace.id"], trace);
+    assert_eq!(span["otel.kind"], Value::Null);
+
+    // What is no trace could be anything, so it is not in the log either.
+    let headers = [("x-request-id", "r5"), ("traceparent", "00-evil-evil-01")];
+    let answer = service
+        .send("GET", "/healthz", &headers, axum::body::Body::empty())
+        .await;
+    assert_eq!(
+        (answer.status.as_u16(), answer.header("traceresponse")),
+        (200, "")
+    );
+    let about = lines.about("r5");
+    assert_eq!(about[0]["span"]["trace.id"], Value::Null);
+    assert!(!Value::from(about).to_string().contains("evil"));
+}
+
+#[tokio::test]
 async fn a_fault_of_ours_is_logged_once_as_an_error() {
     let lines = lines();
     let backend = FakeBackend {

@@ -120,6 +120,7 @@ pub async fn start_with(setup: Setup) -> Service {
         auth: setup.auth,
         metrics,
         settings: setup.settings,
+        spans: None,
     });
     Service {
         router: router(state),
