@@ -16,7 +16,7 @@ pub use error::{Error, ErrorCode, Result};
 pub use id::{ExecutionId, SandboxId, SessionId, SessionKey, TenantId};
 pub use limits::{ByteSize, Enforcement, Limits};
 pub use run::{
-    Artifact, ArtifactLimits, Captured, OutputFile, Program, RunOutcome, RunRequest, Script,
+    Artifact, ArtifactLimits, Captured, OutputFile, Phase, Program, RunOutcome, RunRequest, Script,
     Stream, Termination,
 };
 pub use spec::{NetworkPolicy, SandboxSpec};

@@ -22,6 +22,9 @@ pub struct Script {
     /// For example `main.py`.
     pub file_name: String,
     pub source: Bytes,
+    /// Run before the program, within the same time; empty for none. In it and in
+    /// `argv`, `{out}` is a path for what it makes, which is removed after the run.
+    pub compile: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +120,16 @@ impl Termination {
             Self::SandboxLost => "sandbox_lost",
         }
     }
+}
+
+/// The step of a run in which it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// The program was not started: the compiler failed, or its time was up.
+    Compile,
+    #[default]
+    Run,
 }
 
 /// What is kept of a stream: its head, its tail, and how much there was.
@@ -215,6 +228,7 @@ pub struct RunOutcome {
     pub exit_code: i32,
     pub signal: Option<u32>,
     pub termination: Termination,
+    pub phase: Phase,
     pub duration: Duration,
     /// Of the program and the children it waited for.
     pub cpu: Duration,

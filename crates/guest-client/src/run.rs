@@ -5,8 +5,8 @@ use std::time::Duration;
 use connectrpc::client::ServerStream;
 use hyper::body::Incoming;
 use sandbox_core::{
-    Artifact, Captured, Error, ErrorCode, OutputFile, Result, RunOutcome, RunRequest, Stream,
-    Termination,
+    Artifact, Captured, Error, ErrorCode, OutputFile, Phase, Result, RunOutcome, RunRequest,
+    Stream, Termination,
 };
 use sandbox_wire::sandbox::v1::{
     self as wire, __buffa::oneof::run_response::Event, __buffa::view::RunResponseView,
@@ -41,6 +41,7 @@ pub struct RunEnd {
     pub exit_code: i32,
     pub signal: Option<u32>,
     pub termination: Termination,
+    pub phase: Phase,
     pub duration: Duration,
     pub cpu: Duration,
     pub peak_memory_bytes: u64,
@@ -68,6 +69,7 @@ impl GuestClient {
         let script = request.program.script.map(|script| wire::Script {
             file_name: script.file_name,
             source: script.source.into(),
+            compile: script.compile,
             ..Default::default()
         });
         let message = wire::RunRequest {
@@ -198,6 +200,7 @@ impl Collected {
             exit_code: end.exit_code,
             signal: end.signal,
             termination: end.termination,
+            phase: end.phase,
             duration: end.duration,
             cpu: end.cpu,
             peak_memory_bytes: end.peak_memory_bytes,
@@ -256,6 +259,11 @@ fn run_end(ended: wire::Ended) -> Result<RunEnd> {
         },
         signal: (ended.signal != 0).then_some(ended.signal),
         termination,
+        phase: if ended.in_compile {
+            Phase::Compile
+        } else {
+            Phase::Run
+        },
         duration: Duration::from_micros(ended.wall_us),
         cpu: Duration::from_micros(ended.cpu_us),
         peak_memory_bytes: ended.max_rss_bytes,

@@ -1,6 +1,6 @@
 //! The service `sandbox.v1.Code`.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use connectrpc::{RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream};
 use futures::stream;
@@ -10,12 +10,14 @@ use sandbox_wire::sandbox::v1::{Code, RunRequest, RunResponse};
 use crate::{
     error::{error, from_io},
     path,
-    run::{RunToEnd, ScriptFile, Starter, run_to_end},
+    run::{Build, RunToEnd, ScriptFile, Starter, run_to_end},
     state::Guest,
 };
 
 /// Stands for the script's path in an argument.
 const FILE: &str = "{file}";
+/// Where scripts are compiled to: what is there is no part of the workspace.
+const TMP: &str = "/tmp";
 
 pub(crate) struct CodeService {
     guest: Arc<Guest>,
@@ -44,28 +46,38 @@ impl Code for CodeService {
         } else {
             path::in_workspace(workspace, &request.cwd)?
         };
+        let mut env = self.guest.env();
+        env.extend(request.env);
         let mut argv = request.argv;
+        let mut build = None;
         let script = match request.script.into_option() {
             None => None,
             Some(script) => {
                 let file = ScriptFile::create(workspace, &script.file_name, &script.source)
                     .map_err(|cause| from_io(&cause, &script.file_name))?;
                 let path = file.path().to_string_lossy();
-                for argument in &mut argv {
+                let mut compile = script.compile;
+                for argument in argv.iter_mut().chain(&mut compile) {
                     if argument == FILE {
                         *argument = path.clone().into_owned();
                     }
                 }
+                if !compile.is_empty() {
+                    let tmp = Path::new(TMP);
+                    build = Some(
+                        Build::prepare(tmp, compile, &mut argv)
+                            .map_err(|cause| from_io(&cause, TMP))?,
+                    );
+                }
                 Some(file)
             }
         };
-        let mut env = self.guest.env();
-        env.extend(request.env);
         let run = RunToEnd {
             argv,
             env,
             cwd,
             script,
+            build,
             stdin: request.stdin,
             timeout: Duration::from_millis(request.timeout_ms.into()),
             grace: Duration::from_millis(request.grace_ms.into()),

@@ -122,6 +122,7 @@ fn program(shell: &str, command: String) -> ApiResult<Program> {
             script: Some(Script {
                 file_name: "main.sh".into(),
                 source: command.into(),
+                compile: Vec::new(),
             }),
         });
     }

@@ -1,5 +1,6 @@
 //! Starting programs under a supervisor, and ending them.
 
+mod build;
 mod capture;
 mod pipes;
 mod script;
@@ -36,6 +37,7 @@ use tokio::{
     sync::{Mutex, mpsc, oneshot},
 };
 
+pub(crate) use build::Build;
 pub(crate) use capture::{Sink, read_all};
 pub(crate) use pipes::{input_pipe, null_input, output_pipe};
 pub(crate) use script::ScriptFile;

@@ -16,7 +16,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{
-    EventSender, Running, ScriptFile, Start, Starter,
+    Build, EventSender, Running, ScriptFile, Start, Starter, build,
     capture::{self, Wanted},
     input_pipe, null_input, output_pipe,
     spill::Spilling,
@@ -32,6 +32,7 @@ pub(crate) struct RunToEnd {
     pub env: std::collections::BTreeMap<String, String>,
     pub cwd: std::path::PathBuf,
     pub script: Option<ScriptFile>,
+    pub build: Option<Build>,
     pub stdin: Vec<u8>,
     pub timeout: Duration,
     pub grace: Duration,
@@ -61,20 +62,30 @@ pub(crate) async fn run_to_end(
         let (theirs, ours) = input_pipe().map_err(no_pipe)?;
         (theirs, Some(ours))
     };
-    let running = starter
-        .start(Start {
-            argv: run.argv,
-            env: run.env,
-            cwd: run.cwd,
-            stdin,
-            stdout,
-            stderr,
-            terminal: false,
-        })
-        .await?;
+    let program = Start {
+        argv: run.argv,
+        env: run.env,
+        cwd: run.cwd,
+        stdin,
+        stdout,
+        stderr,
+        terminal: false,
+    };
+    let steps = match &run.build {
+        None => Steps {
+            running: starter.start(program).await?,
+            next: None,
+        },
+        Some(build) => Steps {
+            running: starter
+                .start(build.start(&program).map_err(no_pipe)?)
+                .await?,
+            next: Some(program),
+        },
+    };
     let (events, received) = mpsc::channel(EVENTS_WAITING);
     // First, before any output: the channel is new and has room.
-    let _ = events.try_send(Ok(started(running.pid)));
+    let _ = events.try_send(Ok(started(steps.running.pid)));
     let (ended, has_ended) = watch::channel(false);
     if let Some(pipe) = to_stdin {
         tokio::spawn(feed(pipe, run.stdin, has_ended.clone()));
@@ -103,8 +114,11 @@ pub(crate) async fn run_to_end(
     };
     let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
+    let starter = starter.clone();
     tokio::spawn(async move {
-        let (exit, cut_short) = until_end(running, &events, &over, run.timeout, run.grace).await;
+        let end = steps
+            .until_end(&starter, &events, &over, run.timeout, run.grace)
+            .await;
         let wall = began.elapsed();
         let _ = ended.send(true);
         let stdout = stdout.await.unwrap_or_default();
@@ -113,6 +127,30 @@ pub(crate) async fn run_to_end(
         let too_much =
             (stdout.is_over || stderr.is_over).then_some(Termination::TERMINATION_OUTPUT_LIMIT);
         drop(run.script);
+        let compiler = run.build.as_ref().map(|build| build.program().to_owned());
+        if let Some(build) = run.build {
+            build.remove().await;
+        }
+        let end = match (end, compiler) {
+            (Ok(end), Some(compiler)) if end.in_compile && end.exit.code == build::NOT_FOUND => {
+                Err(error(
+                    ErrorCode::NotInstalled,
+                    format!("`{compiler}` needs a program that is not installed in the sandbox"),
+                ))
+            }
+            (end, _) => end,
+        };
+        let End {
+            exit,
+            cut_short,
+            in_compile,
+        } = match end {
+            Ok(end) => end,
+            Err(error) => {
+                let _ = events.send(Err(error)).await;
+                return;
+            }
+        };
         let message = Ended {
             exit_code: if exit.signal == 0 {
                 exit.code
@@ -135,6 +173,7 @@ pub(crate) async fn run_to_end(
             stderr_bytes: stderr.bytes,
             stdout_file: stdout.file.into(),
             stderr_file: stderr.file.into(),
+            in_compile,
             ..Default::default()
         };
         let _ = events
@@ -145,6 +184,60 @@ pub(crate) async fn run_to_end(
             .await;
     });
     Ok(received)
+}
+
+/// What a run starts, one after the other.
+struct Steps {
+    running: Running,
+    next: Option<Start>,
+}
+
+struct End {
+    exit: Exit,
+    cut_short: Option<Termination>,
+    in_compile: bool,
+}
+
+impl Steps {
+    /// Both steps within the time of one; the second only when the first went well.
+    async fn until_end(
+        self,
+        starter: &Starter,
+        events: &EventSender,
+        over: &Notify,
+        timeout: Duration,
+        grace: Duration,
+    ) -> Result<End, ConnectError> {
+        let began = Instant::now();
+        let (exit, cut_short) = until_end(self.running, events, over, timeout, grace).await;
+        let well = exit.code == 0 && exit.signal == 0 && cut_short.is_none();
+        let Some(next) = self.next else {
+            return Ok(End {
+                exit,
+                cut_short,
+                in_compile: false,
+            });
+        };
+        if !well {
+            return Ok(End {
+                exit,
+                cut_short,
+                in_compile: true,
+            });
+        }
+        let running = starter.start(next).await?;
+        let left = timeout.saturating_sub(began.elapsed());
+        let (second, cut_short) = until_end(running, events, over, left, grace).await;
+        Ok(End {
+            exit: Exit {
+                cpu_us: exit.cpu_us + second.cpu_us,
+                max_rss_bytes: exit.max_rss_bytes.max(second.max_rss_bytes),
+                ..second
+            },
+            cut_short,
+            in_compile: false,
+        })
+    }
 }
 
 /// Why the run was cut short, if it was.

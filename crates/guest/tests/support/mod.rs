@@ -114,6 +114,7 @@ pub fn python(source: &'static str) -> RunRequest {
         program: Program {
             argv: vec!["/usr/bin/python3".into(), "{file}".into()],
             script: Some(Script {
+                compile: Vec::new(),
                 file_name: "main.py".into(),
                 source: source.into(),
             }),

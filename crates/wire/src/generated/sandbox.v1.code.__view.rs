@@ -10,6 +10,13 @@ pub struct ScriptView<'a> {
     pub file_name: &'a str,
     /// Field 2: `source`
     pub source: &'a [u8],
+    /// Run before the program, without input and with its output on stderr; in it
+    /// and in argv, "{out}" is a path for what it makes, removed after the run.
+    /// When it fails, the program is not started and its end is the run's. Exit
+    /// code 127 is the error `not_installed`, as in a shell.
+    ///
+    /// Field 3: `compile`
+    pub compile: ::buffa::RepeatedView<'a, &'a str>,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for ScriptView<'a> {
@@ -56,6 +63,17 @@ impl<'a> ::buffa::MessageView<'a> for ScriptView<'a> {
                 )?;
                 view.source = ::buffa::types::borrow_bytes(&mut cur)?;
             }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __elem = ::buffa::types::borrow_str(&mut cur)?;
+                ctx.register_element_memory(
+                    ::buffa::__private::element_footprint(&__elem),
+                )?;
+                view.compile.push(__elem);
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -80,6 +98,7 @@ impl<'a> ::buffa::MessageView<'a> for ScriptView<'a> {
         ::core::result::Result::Ok(super::super::Script {
             file_name: self.file_name.to_string(),
             source: (self.source).to_vec(),
+            compile: self.compile.iter().map(|s| s.to_string()).collect(),
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -97,6 +116,9 @@ impl<'a> ::buffa::ViewEncode<'a> for ScriptView<'a> {
         if !self.source.is_empty() {
             size += 1u64 + ::buffa::types::bytes_encoded_len(&self.source) as u64;
         }
+        for v in &self.compile {
+            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -113,6 +135,9 @@ impl<'a> ::buffa::ViewEncode<'a> for ScriptView<'a> {
         }
         if !self.source.is_empty() {
             ::buffa::types::put_shared_bytes_field(2u32, &self.source, buf);
+        }
+        for v in &self.compile {
+            ::buffa::types::put_string_field(3u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -144,6 +169,9 @@ impl<'__a> ::serde::Serialize for ScriptView<'__a> {
                     "source",
                     &::buffa::json_helpers::BytesJson(self.source),
                 )?;
+        }
+        if !self.compile.is_empty() {
+            __map.serialize_entry("compile", &*self.compile)?;
         }
         __map.end()
     }
@@ -244,6 +272,16 @@ impl ScriptOwnedView {
     #[must_use]
     pub fn source(&self) -> &'_ [u8] {
         self.0.reborrow().source
+    }
+    /// Run before the program, without input and with its output on stderr; in it
+    /// and in argv, "{out}" is a path for what it makes, removed after the run.
+    /// When it fails, the program is not started and its end is the run's. Exit
+    /// code 127 is the error `not_installed`, as in a shell.
+    ///
+    /// Field 3: `compile`
+    #[must_use]
+    pub fn compile(&self) -> &::buffa::RepeatedView<'_, &'_ str> {
+        &self.0.reborrow().compile
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<ScriptView<'static>>> for ScriptOwnedView {
@@ -2913,6 +2951,10 @@ pub struct EndedView<'a> {
     ///
     /// Field 11: `artifacts_omitted`
     pub artifacts_omitted: u32,
+    /// The run ended in the step that compiles the script.
+    ///
+    /// Field 12: `in_compile`
+    pub in_compile: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
@@ -3052,6 +3094,13 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
                 )?;
                 view.artifacts_omitted = ::buffa::types::decode_uint32(&mut cur)?;
             }
+            12u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.in_compile = ::buffa::types::decode_bool(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -3101,6 +3150,7 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
                 None => ::buffa::MessageField::none(),
             },
             artifacts_omitted: self.artifacts_omitted,
+            in_compile: self.in_compile,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -3160,6 +3210,9 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
                 += 1u64
                     + ::buffa::types::uint32_encoded_len(self.artifacts_omitted) as u64;
         }
+        if self.in_compile {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -3216,6 +3269,9 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         }
         if self.artifacts_omitted != 0u32 {
             ::buffa::types::put_uint32_field(11u32, self.artifacts_omitted, buf);
+        }
+        if self.in_compile {
+            ::buffa::types::put_bool_field(12u32, self.in_compile, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3306,6 +3362,9 @@ impl<'__a> ::serde::Serialize for EndedView<'__a> {
                     "artifactsOmitted",
                     &::buffa::json_helpers::ProtoJson(&self.artifacts_omitted),
                 )?;
+        }
+        if self.in_compile {
+            __map.serialize_entry("inCompile", &self.in_compile)?;
         }
         __map.end()
     }
@@ -3458,6 +3517,13 @@ impl EndedOwnedView {
     #[must_use]
     pub fn artifacts_omitted(&self) -> u32 {
         self.0.reborrow().artifacts_omitted
+    }
+    /// The run ended in the step that compiles the script.
+    ///
+    /// Field 12: `in_compile`
+    #[must_use]
+    pub fn in_compile(&self) -> bool {
+        self.0.reborrow().in_compile
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<EndedView<'static>>> for EndedOwnedView {

@@ -348,6 +348,18 @@ pub struct Script {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_bytes"
     )]
     pub source: ::buffa::alloc::vec::Vec<u8>,
+    /// Run before the program, without input and with its output on stderr; in it
+    /// and in argv, "{out}" is a path for what it makes, removed after the run.
+    /// When it fails, the program is not started and its end is the run's. Exit
+    /// code 127 is the error `not_installed`, as in a shell.
+    ///
+    /// Field 3: `compile`
+    #[serde(
+        rename = "compile",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_vec",
+        deserialize_with = "::buffa::json_helpers::null_as_default"
+    )]
+    pub compile: ::buffa::alloc::vec::Vec<::buffa::alloc::string::String>,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -357,6 +369,7 @@ impl ::core::fmt::Debug for Script {
         f.debug_struct("Script")
             .field("file_name", &self.file_name)
             .field("source", &self.source)
+            .field("compile", &self.compile)
             .finish()
     }
 }
@@ -393,6 +406,9 @@ impl ::buffa::Message for Script {
         if !self.source.is_empty() {
             size += 1u64 + ::buffa::types::bytes_encoded_len(&self.source) as u64;
         }
+        for v in &self.compile {
+            size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -408,6 +424,9 @@ impl ::buffa::Message for Script {
         }
         if !self.source.is_empty() {
             ::buffa::types::put_shared_bytes_field(2u32, &self.source, buf);
+        }
+        for v in &self.compile {
+            ::buffa::types::put_string_field(3u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -436,6 +455,17 @@ impl ::buffa::Message for Script {
                 )?;
                 ::buffa::types::merge_bytes(&mut self.source, buf)?;
             }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __elem = ::buffa::types::decode_string(buf)?;
+                ctx.register_element_memory(
+                    ::buffa::__private::element_footprint(&__elem),
+                )?;
+                self.compile.push(__elem);
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -446,6 +476,7 @@ impl ::buffa::Message for Script {
     fn clear(&mut self) {
         self.file_name.clear();
         self.source.clear();
+        self.compile.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -2119,6 +2150,16 @@ pub struct Ended {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_zero_u32"
     )]
     pub artifacts_omitted: u32,
+    /// The run ended in the step that compiles the script.
+    ///
+    /// Field 12: `in_compile`
+    #[serde(
+        rename = "inCompile",
+        alias = "in_compile",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub in_compile: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -2137,6 +2178,7 @@ impl ::core::fmt::Debug for Ended {
             .field("stdout_file", &self.stdout_file)
             .field("stderr_file", &self.stderr_file)
             .field("artifacts_omitted", &self.artifacts_omitted)
+            .field("in_compile", &self.in_compile)
             .finish()
     }
 }
@@ -2215,6 +2257,9 @@ impl ::buffa::Message for Ended {
                 += 1u64
                     + ::buffa::types::uint32_encoded_len(self.artifacts_omitted) as u64;
         }
+        if self.in_compile {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -2270,6 +2315,9 @@ impl ::buffa::Message for Ended {
         }
         if self.artifacts_omitted != 0u32 {
             ::buffa::types::put_uint32_field(11u32, self.artifacts_omitted, buf);
+        }
+        if self.in_compile {
+            ::buffa::types::put_bool_field(12u32, self.in_compile, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -2371,6 +2419,13 @@ impl ::buffa::Message for Ended {
                 )?;
                 self.artifacts_omitted = ::buffa::types::decode_uint32(buf)?;
             }
+            12u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.in_compile = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -2390,6 +2445,7 @@ impl ::buffa::Message for Ended {
         self.stdout_file = ::buffa::MessageField::none();
         self.stderr_file = ::buffa::MessageField::none();
         self.artifacts_omitted = 0u32;
+        self.in_compile = false;
         self.__buffa_unknown_fields.clear();
     }
 }
