@@ -15,6 +15,18 @@ if [ "${1:-run}" = test ]; then
 	need perl perl
 	need pgrep procps
 	need setsid util-linux
+	# Of the languages; a program outside /usr is of no use to a sandbox.
+	usr() { [ -x "/usr/bin/$1" ] || missing+=("$2"); }
+	usr node nodejs
+	usr esbuild esbuild
+	usr ruby ruby
+	usr php php-cli
+	usr gcc gcc
+	usr g++ g++
+	usr go golang-go
+	usr rustc rustc
+	usr javac default-jdk-headless
+	usr Rscript r-base-core
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

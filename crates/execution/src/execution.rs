@@ -10,7 +10,7 @@ use std::{
 
 use guest_client::{Collected, RunEnd, RunEvent};
 use sandbox_core::{
-    Artifact, Error, ExecutionId, Result, SessionId, Stream, TenantId, Termination,
+    Artifact, Error, ExecutionId, Phase as Step, Result, SessionId, Stream, TenantId, Termination,
 };
 use sandbox_session::{RunPlace, RunReport};
 use tokio::{sync::watch, time::Instant};
@@ -61,6 +61,7 @@ pub struct Execution {
     session: Option<SessionId>,
     language: String,
     runtime: String,
+    missing: String,
     request_sha256: String,
     log: Log,
     phase: watch::Sender<Phase>,
@@ -96,6 +97,7 @@ pub(crate) struct Named {
     pub session: Option<SessionId>,
     pub language: String,
     pub runtime: String,
+    pub missing: String,
     pub request_sha256: String,
     pub detach: bool,
 }
@@ -108,6 +110,7 @@ impl Execution {
             session: named.session,
             language: named.language,
             runtime: named.runtime,
+            missing: named.missing,
             request_sha256: named.request_sha256,
             log: Log::new(ring_bytes),
             phase: watch::Sender::new(Phase::Waiting),
@@ -145,6 +148,11 @@ impl Execution {
     /// The program that runs the code.
     pub fn runtime(&self) -> &str {
         &self.runtime
+    }
+
+    /// What to say where that program is not installed.
+    pub fn missing(&self) -> &str {
+        &self.missing
     }
 
     pub(crate) fn request_sha256(&self) -> &str {
@@ -325,6 +333,7 @@ impl Execution {
             stdout_file: None,
             stderr_file: None,
             artifacts_omitted: 0,
+            phase: Step::Run,
         })
     }
 

@@ -137,6 +137,7 @@ impl Executions {
                 session: request.session.clone(),
                 language: request.language.clone(),
                 runtime: request.runtime.clone(),
+                missing: request.missing.clone(),
                 request_sha256: sha256,
                 detach: request.detach,
             };

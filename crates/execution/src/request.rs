@@ -22,6 +22,8 @@ pub struct ExecutionRequest {
     pub language: String,
     /// The program that runs it.
     pub runtime: String,
+    /// What to say where that program is not installed.
+    pub missing: String,
     /// Goes on when nobody waits for it any more.
     pub detach: bool,
     /// Who asks, for the audit trail.

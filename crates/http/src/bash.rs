@@ -96,6 +96,7 @@ pub(crate) async fn bash(
         code: command.clone(),
         language: "bash".into(),
         runtime: shell.to_owned(),
+        missing: format!("the sandbox has no `{shell}`"),
         detach: body.detach,
         subject: caller.subject().to_owned(),
         request_id: caller.request_id().map(str::to_owned),

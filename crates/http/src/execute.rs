@@ -110,6 +110,7 @@ pub(crate) async fn execute(
         code: code.clone(),
         language: language.name().to_owned(),
         runtime: language.program().to_owned(),
+        missing: language.missing(),
         detach: body.detach,
         subject: caller.subject().to_owned(),
         request_id: caller.request_id().map(str::to_owned),

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../../../config/languages.toml");
 const FILE: &str = "{file}";
+const OUT: &str = "{out}";
 
 /// A table that cannot be used, and why.
 #[derive(Debug, thiserror::Error)]
@@ -23,26 +24,101 @@ struct Entry {
     #[serde(default)]
     aliases: Vec<String>,
     file: String,
+    #[serde(default)]
+    compile: Vec<String>,
     command: Vec<String>,
+    runtime: Option<String>,
+    version: Option<Vec<String>>,
+    install: Option<String>,
 }
 
 /// How the code of one language is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Language {
     name: String,
+    aliases: Vec<String>,
     file: String,
+    compile: Vec<String>,
     command: Vec<String>,
+    runtime: Option<String>,
+    version: Vec<String>,
+    install: Option<String>,
 }
 
 impl Language {
+    fn new(name: &str, entry: &Entry) -> Self {
+        let mut language = Self {
+            name: name.to_owned(),
+            aliases: entry.aliases.clone(),
+            file: entry.file.clone(),
+            compile: entry.compile.clone(),
+            command: entry.command.clone(),
+            runtime: entry.runtime.clone(),
+            version: Vec::new(),
+            install: entry.install.clone(),
+        };
+        language.version = match &entry.version {
+            Some(version) => version.clone(),
+            None => vec![language.starts_with().to_owned(), "--version".to_owned()],
+        };
+        language
+    }
+
     /// The name in the table, whichever alias it was found by.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The interpreter.
+    pub fn aliases(&self) -> &[String] {
+        &self.aliases
+    }
+
+    /// What the code's file is called, but for a part that is each run's own.
+    pub fn file_name(&self) -> &str {
+        &self.file
+    }
+
+    /// Whether a compiler runs first.
+    pub fn is_compiled(&self) -> bool {
+        !self.compile.is_empty()
+    }
+
+    /// The interpreter or compiler, for people.
     pub fn program(&self) -> &str {
-        &self.command[0]
+        self.runtime.as_deref().unwrap_or(self.starts_with())
+    }
+
+    fn starts_with(&self) -> &str {
+        let words = if self.is_compiled() {
+            &self.compile
+        } else {
+            &self.command
+        };
+        words.first().map_or("", String::as_str)
+    }
+
+    /// Prints the version; fails where the language does not work.
+    pub fn version(&self) -> &[String] {
+        &self.version
+    }
+
+    /// How to get it.
+    pub fn install(&self) -> Option<&str> {
+        self.install.as_deref()
+    }
+
+    /// What a client is told where the sandbox lacks it.
+    pub fn missing(&self) -> String {
+        let mut detail = format!(
+            "language `{}` needs `{}`, which is not installed in the sandbox",
+            self.name,
+            self.program()
+        );
+        if let Some(install) = &self.install {
+            detail.push_str("; it comes with ");
+            detail.push_str(install);
+        }
+        detail
     }
 
     /// The program that runs `code` with `args`.
@@ -54,6 +130,7 @@ impl Language {
             script: Some(Script {
                 file_name: self.file.clone(),
                 source: code.into(),
+                compile: self.compile.clone(),
             }),
         }
     }
@@ -64,6 +141,8 @@ impl Language {
 pub struct LanguageTable {
     entries: BTreeMap<String, Entry>,
     by_name: BTreeMap<String, Language>,
+    /// Of the table, whether or not it is taken.
+    shell: String,
 }
 
 impl LanguageTable {
@@ -79,6 +158,27 @@ impl LanguageTable {
         Self::new(entries)
     }
 
+    /// Only these languages of the table, by name or alias; none named is all.
+    pub fn restricted_to(&self, allowed: &[String]) -> Result<Self, LanguageError> {
+        if allowed.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut entries = BTreeMap::new();
+        for name in allowed {
+            let language = self.get(name).map_err(|_| LanguageError::Entry {
+                name: name.clone(),
+                problem: "it is allowed, and not in the table".into(),
+            })?;
+            if let Some((name, entry)) = self.entries.get_key_value(language.name()) {
+                entries.insert(name.clone(), entry.clone());
+            }
+        }
+        Ok(Self {
+            shell: self.shell.clone(),
+            ..Self::new(entries)?
+        })
+    }
+
     fn new(entries: BTreeMap<String, Entry>) -> Result<Self, LanguageError> {
         let mut by_name = BTreeMap::new();
         for (name, entry) in &entries {
@@ -87,11 +187,7 @@ impl LanguageTable {
                 problem,
             };
             check(entry).map_err(bad)?;
-            let language = Language {
-                name: name.clone(),
-                file: entry.file.clone(),
-                command: entry.command.clone(),
-            };
+            let language = Language::new(name, entry);
             for known_as in entry.aliases.iter().chain([name]) {
                 if known_as.is_empty() || *known_as != known_as.to_lowercase() {
                     return Err(bad(format!("`{known_as}` is not a name in lower case")));
@@ -101,7 +197,15 @@ impl LanguageTable {
                 }
             }
         }
-        Ok(Self { entries, by_name })
+        let shell = by_name
+            .get("bash")
+            .map_or("bash", Language::starts_with)
+            .to_owned();
+        Ok(Self {
+            entries,
+            by_name,
+            shell,
+        })
     }
 
     /// The language that has this name or alias; case does not matter.
@@ -113,7 +217,7 @@ impl LanguageTable {
             Error::new(
                 ErrorCode::UnknownLanguage,
                 format!(
-                    "language `{name}` is not known; known are {}",
+                    "language `{name}` is not known here; known are {}",
                     known.join(", ")
                 ),
             )
@@ -125,21 +229,48 @@ impl LanguageTable {
         self.entries.keys().map(String::as_str)
     }
 
+    /// Every language once, by name.
+    pub fn all(&self) -> impl Iterator<Item = &Language> {
+        self.entries
+            .keys()
+            .filter_map(|name| self.by_name.get(name))
+    }
+
     /// The shell of POST /bash.
     pub fn shell(&self) -> &str {
-        self.by_name.get("bash").map_or("bash", Language::program)
+        &self.shell
     }
 }
 
 fn check(entry: &Entry) -> Result<(), String> {
+    let steps = [&entry.compile, &entry.command];
     let Some(program) = entry.command.first() else {
         return Err("`command` is empty".into());
     };
-    if program.is_empty() || program == FILE {
+    let has = |words: &[String], word: &str| words.iter().any(|found| found == word);
+    if program.is_empty() || program == FILE || (program == OUT && entry.compile.is_empty()) {
         return Err("`command` does not start with a program".into());
     }
-    if !entry.command.iter().any(|word| word == FILE) {
-        return Err(format!("`command` has no word `{FILE}`"));
+    if let Some(program) = entry.compile.first()
+        && (program.is_empty() || program.starts_with('{'))
+    {
+        return Err("`compile` does not start with a program".into());
+    }
+    if !steps.iter().any(|words| has(words, FILE)) {
+        return Err(format!("no word of `command` or `compile` is `{FILE}`"));
+    }
+    if has(&entry.command, OUT) != has(&entry.compile, OUT) {
+        return Err(format!(
+            "the word `{OUT}` is in one of `command` and `compile` and not in the other"
+        ));
+    }
+    if entry.version.as_ref().is_some_and(Vec::is_empty) {
+        return Err("`version` is empty".into());
+    }
+    // A NUL would fail each run rather than the start.
+    let words = steps.into_iter().chain(&entry.version).flatten();
+    if words.clone().any(|word| word.contains('\0')) {
+        return Err("a word has a NUL in it".into());
     }
     if entry.file.is_empty() || entry.file.starts_with('.') || entry.file.contains(['/', '\0']) {
         return Err(format!("`file` is not a file name: `{}`", entry.file));
@@ -173,8 +304,8 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::UnknownLanguage);
         assert_eq!(
             error.detail(),
-            "language `cobol` is not known; known are \
-             bash, javascript, perl, php, python, r, ruby, sh"
+            "language `cobol` is not known here; known are bash, c, cpp, go, java, \
+             javascript, perl, php, python, r, ruby, rust, sh, typescript"
         );
     }
 
@@ -192,12 +323,54 @@ mod tests {
     }
 
     #[test]
+    fn a_compiled_language_has_two_steps_and_only_the_second_gets_arguments() {
+        let table = table();
+        let c = table.get("c").unwrap();
+        assert_eq!((c.program(), c.is_compiled()), ("gcc", true));
+        let program = c.run("int main(){}".into(), vec!["a".into()]);
+        assert_eq!(program.argv, ["{out}", "a"]);
+        let compile = program.script.unwrap().compile;
+        assert_eq!(compile[0], "gcc");
+        assert!(compile.contains(&"{file}".to_owned()) && !compile.contains(&"a".to_owned()));
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_where_it_comes_from() {
+        let table = table();
+        assert_eq!(
+            table.get("go").unwrap().missing(),
+            "language `go` needs `go`, which is not installed in the sandbox; \
+             it comes with Debian package golang-go"
+        );
+    }
+
+    #[test]
+    fn a_table_can_be_restricted_and_keeps_its_shell() {
+        let allowed = ["py".to_owned(), "c++".to_owned()];
+        let table = table().restricted_to(&allowed).unwrap();
+        assert_eq!(table.names().collect::<Vec<_>>(), ["cpp", "python"]);
+        assert_eq!(table.shell(), "bash");
+        let error = table.get("bash").unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UnknownLanguage);
+        assert!(error.detail().ends_with("known are cpp, python"));
+        assert!(table.get("python3").is_ok());
+        assert!(table.restricted_to(&["cobol".to_owned()]).is_err());
+        assert_eq!(table.restricted_to(&[]).unwrap().names().count(), 2);
+    }
+
+    #[test]
     fn a_table_that_cannot_work_is_refused_with_the_entrys_name() {
         for bad in [
             "[x]\nfile = 'a'\ncommand = []",
             "[x]\nfile = 'a'\ncommand = ['x']",
             "[x]\nfile = 'a'\ncommand = ['{file}']",
             "[x]\nfile = 'a'\ncommand = ['x', '-f={file}']",
+            "[x]\nfile = 'a'\ncommand = ['{out}', '{file}']",
+            "[x]\nfile = 'a'\ncommand = ['x', '{file}', '{out}']",
+            "[x]\nfile = 'a'\ncompile = ['cc', '{file}', '{out}']\ncommand = ['x']",
+            "[x]\nfile = 'a'\ncompile = ['{out}', '{file}']\ncommand = ['{out}']",
+            "[x]\nfile = 'a'\ncommand = ['x', '{file}', \"\\u0000\"]",
+            "[x]\nfile = 'a'\ncommand = ['x', '{file}']\nversion = []",
             "[x]\nfile = '../a'\ncommand = ['x', '{file}']",
             "[X]\nfile = 'a'\ncommand = ['x', '{file}']",
             "[x]\naliases = ['python']\nfile = 'a'\ncommand = ['x', '{file}']",

@@ -18,6 +18,7 @@ mod files;
 mod health;
 mod input;
 mod languages;
+mod languages_route;
 mod metrics;
 mod problem;
 mod rate;

@@ -14,7 +14,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     AppState, artifacts, backends, bash,
     docs::{self, Document},
-    execute, executions, files, health,
+    execute, executions, files, health, languages_route,
     problem::{ApiError, Problem},
     request, search, sessions,
 };
@@ -49,6 +49,7 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(sessions::list_sessions))
         .routes(routes!(sessions::get_session, sessions::delete_session))
         .routes(routes!(backends::backends))
+        .routes(routes!(languages_route::languages))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

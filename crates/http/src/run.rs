@@ -152,10 +152,7 @@ pub(crate) fn name_language(error: Error, execution: &Execution) -> Error {
     if error.code() != ErrorCode::NotInstalled {
         return error;
     }
-    let (language, runtime) = (execution.language(), execution.runtime());
-    let detail =
-        format!("language `{language}` needs `{runtime}`, which is not installed in the sandbox");
-    Error::new(ErrorCode::NotInstalled, detail).with_source(error)
+    Error::new(ErrorCode::NotInstalled, execution.missing()).with_source(error)
 }
 
 #[cfg(test)]

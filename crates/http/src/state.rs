@@ -14,6 +14,7 @@ use sandbox_store::AuditStore;
 use crate::{
     Auth, LanguageTable, Metrics,
     health::ReadyCache,
+    languages_route::LanguageCache,
     trace::{NotExported, Spans},
 };
 
@@ -56,6 +57,7 @@ pub struct AppState {
     pub(crate) settings: Arc<HttpSettings>,
     pub(crate) ready: Arc<ReadyCache>,
     pub(crate) spans: Arc<dyn Spans>,
+    pub(crate) languages_found: Arc<LanguageCache>,
 }
 
 impl AppState {
@@ -75,6 +77,7 @@ impl AppState {
             settings: Arc::new(parts.settings),
             ready: Arc::default(),
             spans: parts.spans.unwrap_or_else(|| Arc::new(NotExported)),
+            languages_found: Arc::default(),
         }
     }
 

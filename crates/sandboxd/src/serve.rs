@@ -282,6 +282,7 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
         })?;
         LanguageTable::built_in()?.extended_by(&text)?
     };
+    let languages = languages.restricted_to(&settings.allowed_languages)?;
     Ok(HttpSettings {
         prefix: settings.prefix.parse()?,
         max_body_bytes: usize::try_from(settings.body_limit.bytes())?,

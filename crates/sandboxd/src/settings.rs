@@ -80,6 +80,7 @@ pub struct Settings {
     pub max_connections: usize,
     pub shutdown_grace: u64,
     pub languages: PathBuf,
+    pub allowed_languages: Vec<String>,
 
     pub bwrap: PathBuf,
     pub uid_range: String,
@@ -143,6 +144,7 @@ impl Default for Settings {
             max_connections: 1024,
             shutdown_grace: 30,
             languages: PathBuf::new(),
+            allowed_languages: Vec::new(),
             bwrap: "bwrap".into(),
             uid_range: "1900000000-1900065535".into(),
             read_only_paths: Vec::new(),

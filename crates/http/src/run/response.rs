@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sandbox_core::{
-    Artifact, ExecutionId, Limits, NetworkPolicy, OutputFile, SessionId, Termination,
+    Artifact, ExecutionId, Limits, NetworkPolicy, OutputFile, Phase, SessionId, Termination,
 };
 use sandbox_execution::{Execution, Snapshot};
 use sandbox_session::RunReport;
@@ -99,6 +99,9 @@ pub(crate) struct RunMeta {
     /// `sandbox_lost`.
     #[schema(value_type = String, example = "exited")]
     termination: Termination,
+    /// In which step it ended: `run`, or `compile` when the program was not started.
+    #[schema(value_type = String, example = "run")]
+    phase: Phase,
     /// The number of the signal that ended the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     signal: Option<u32>,
@@ -261,6 +264,7 @@ pub(crate) fn run_response(
             enforcement: place.enforcement.clone(),
             network: place.spec.network,
             termination: outcome.termination,
+            phase: outcome.phase,
             signal: outcome.signal,
             oom_killed: outcome.termination == Termination::OutOfMemory,
             stdout_bytes: outcome.stdout.total_bytes(),

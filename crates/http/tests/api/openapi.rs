@@ -45,6 +45,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "get /backends",
             "get /docs",
             "get /healthz",
+            "get /languages",
             "get /metrics",
             "get /openapi.json",
             "get /readyz",
