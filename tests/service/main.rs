@@ -7,6 +7,7 @@ mod auth;
 mod executions;
 mod files;
 mod isolation;
+mod languages;
 mod limits;
 mod load;
 mod requests;

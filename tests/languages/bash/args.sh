@@ -1,0 +1,3 @@
+args=("$@")
+echo "${#args[@]}"
+printf '%s\n' "${args[@]}"

@@ -1,0 +1,4 @@
+echo before
+while :; do
+	:
+done

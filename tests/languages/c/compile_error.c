@@ -1,0 +1,5 @@
+#include <stdio.h>
+
+int main(void) {
+    return no_such_thing;
+}

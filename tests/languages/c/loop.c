@@ -1,0 +1,8 @@
+#include <stdio.h>
+
+int main(void) {
+    puts("before");
+    fflush(stdout);
+    for (volatile int i = 0;; i++)
+        ;
+}

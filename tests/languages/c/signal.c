@@ -1,0 +1,8 @@
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(void) {
+    puts("before");
+    fflush(stdout);
+    abort();
+}

@@ -1,0 +1,8 @@
+#include <iostream>
+
+int main() {
+    std::cout << "before" << std::endl;
+    volatile bool on = true;
+    while (on)
+        ;
+}

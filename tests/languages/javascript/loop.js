@@ -1,0 +1,2 @@
+require("fs").writeSync(1, "before\n");
+for (;;) {}

@@ -1,0 +1,1 @@
+console.log("grüße 世界 🦀");

@@ -1,0 +1,2 @@
+print scalar(@ARGV), "\n";
+print "$_\n" for @ARGV;

@@ -1,0 +1,3 @@
+$| = 1;
+print "before\n";
+1 while 1;

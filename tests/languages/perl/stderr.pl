@@ -1,0 +1,2 @@
+print "to stdout\n";
+print STDERR "to stderr\n";

@@ -1,0 +1,3 @@
+my $sum = 0;
+$sum += $_ while <STDIN>;
+print "$sum\n";

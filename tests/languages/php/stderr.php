@@ -1,0 +1,3 @@
+<?php
+echo "to stdout\n";
+fwrite(STDERR, "to stderr\n");

@@ -1,0 +1,3 @@
+print("before")
+while True:
+    pass

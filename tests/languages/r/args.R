@@ -1,0 +1,2 @@
+args <- commandArgs(trailingOnly = TRUE)
+cat(length(args), args, sep = "\n")

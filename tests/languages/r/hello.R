@@ -1,0 +1,1 @@
+cat("hello, world\n")

@@ -1,0 +1,2 @@
+cat("to stdout\n")
+message("to stderr")

@@ -1,0 +1,1 @@
+cat(sum(as.integer(readLines(file("stdin")))), "\n", sep = "")

@@ -1,0 +1,2 @@
+puts ARGV.size
+puts ARGV

@@ -1,0 +1,2 @@
+puts "before"
+exit 7

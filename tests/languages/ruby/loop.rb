@@ -1,0 +1,3 @@
+$stdout.sync = true
+puts "before"
+loop {}

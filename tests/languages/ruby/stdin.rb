@@ -1,0 +1,1 @@
+puts $stdin.each_line.sum(&:to_i)

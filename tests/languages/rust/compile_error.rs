@@ -1,0 +1,3 @@
+fn main() {
+    println!("{}", no_such_thing);
+}

@@ -1,0 +1,6 @@
+fn main() {
+    println!("before");
+    loop {
+        std::hint::spin_loop();
+    }
+}

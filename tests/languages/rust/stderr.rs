@@ -1,0 +1,4 @@
+fn main() {
+    println!("to stdout");
+    eprintln!("to stderr");
+}

@@ -1,0 +1,4 @@
+echo "$#"
+for arg in "$@"; do
+	echo "$arg"
+done

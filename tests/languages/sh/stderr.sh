@@ -1,0 +1,2 @@
+echo "to stdout"
+echo "to stderr" >&2

@@ -1,0 +1,1 @@
+const no_such_thing: = 1;

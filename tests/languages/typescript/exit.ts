@@ -1,0 +1,2 @@
+console.log("before");
+process.exit(7 as number);

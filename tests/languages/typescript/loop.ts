@@ -1,0 +1,4 @@
+import { writeSync } from "fs";
+
+writeSync(1, "before\n");
+for (;;) {}

@@ -1,0 +1,2 @@
+const text: string = "grüße 世界 🦀";
+console.log(text);
