@@ -245,6 +245,7 @@ mod tests {
         assert_eq!(
             retried,
             [
+                "keys_unavailable",
                 "process_limit_reached",
                 "rate_limited",
                 "tenant_busy",

@@ -28,11 +28,18 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
         for method in methods.as_object().unwrap().keys() {
             let served = path
                 .replace("{tenant_id}", "a")
-                .replace("{session_id}", "b");
+                .replace("{session_id}", "b")
+                .replace("{execution_id}", "c")
+                .replace("{artifact_id}", &uuid::Uuid::nil().to_string());
             let answer = service.send(&method.to_uppercase(), &served, &[], "").await;
             assert_ne!(answer.status, 405, "{method} {path}");
             if answer.status == 404 {
-                assert!(answer.detail().contains("session"), "{method} {path}");
+                let named = ["session", "run", "artifact"];
+                let detail = answer.detail();
+                assert!(
+                    named.iter().any(|name| detail.contains(name)),
+                    "{method} {path}"
+                );
             }
             routes.push(format!("{method} {path}"));
         }
@@ -42,8 +49,14 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
         routes,
         [
             "delete /sessions/{tenant_id}/{session_id}",
+            "get /artifacts",
+            "get /artifacts/{artifact_id}",
+            "get /audit",
             "get /backends",
             "get /docs",
+            "get /executions",
+            "get /executions/{execution_id}",
+            "get /executions/{execution_id}/events",
             "get /healthz",
             "get /languages",
             "get /metrics",
@@ -55,6 +68,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /delete",
             "post /edit",
             "post /execute",
+            "post /executions/{execution_id}/cancel",
             "post /glob",
             "post /grep",
             "post /ls",

@@ -55,6 +55,7 @@ async fn the_answer_says_how_and_where_it_ran() {
     assert_eq!(
         answer,
         json!({
+            "status": "finished", "artifacts": [], "results": [],
             "stdout": "-", "stderr": "", "exit_code": 0, "duration": 1.5, "truncated": false,
             "timed_out": false, "execution_id": "-", "session_id": "s",
             "meta": {
@@ -65,7 +66,8 @@ async fn the_answer_says_how_and_where_it_ran() {
                     "disk_bytes": 1 << 30, "tmp_bytes": 64 << 20,
                 },
                 "enforcement": {"memory": "good manners"}, "network": "disabled",
-                "termination": "exited", "oom_killed": false,
+                "termination": "exited", "phase": "run", "oom_killed": false,
+                "artifacts_omitted": 0,
                 "stdout_bytes": bytes, "stderr_bytes": 0,
                 "usage": {"cpu_seconds": 0.25, "peak_memory_bytes": 1 << 20},
             },
@@ -135,7 +137,16 @@ async fn what_cannot_run_is_refused_before_anything_is_made() {
             json!({"code": "1", "files": [{"path": "a", "content": "", "mode": "4755"}]}),
             "`files[0].mode`",
         ),
-        (json!({"code": "1", "stream": true}), "`stream`"),
+        (json!({"code": "1", "stream": 1}), "`stream`"),
+        (
+            json!({"code": "1", "wait_seconds": -1}),
+            "`wait_seconds`",
+        ),
+        (
+            json!({"code": "1", "wait_seconds": 1, "stream": true}),
+            "`wait_seconds`",
+        ),
+        (json!({"code": "1", "execution_id": "a/b"}), "`execution_id`"),
         (json!({"code": "1", "context": "c"}), "`context`"),
         (json!({"code": "1", "session_id": "a/b"}), "`session_id`"),
         (json!({}), "`code`"),
@@ -192,7 +203,8 @@ async fn a_language_is_in_the_table_and_its_program_in_the_sandbox() {
     assert_eq!(missing.problem(), (422, "not_installed".into()));
     assert_eq!(
         missing.detail(),
-        "language `ruby` needs `ruby`, which is not installed in the sandbox"
+        "language `ruby` needs `ruby`, which is not installed in the sandbox; \
+         it comes with Debian package ruby"
     );
 }
 
@@ -233,10 +245,14 @@ async fn a_dropped_request_kills_its_run_and_is_counted() {
     })
     .await
     .expect("the run was killed");
-    let metrics = service.get("/metrics").await;
     let line =
-        "sandbox_exec_total{backend=\"fake\",language=\"python\",outcome=\"disconnected\"} 1";
-    assert!(metrics.text().contains(line));
+        "sandbox_exec_total{backend=\"fake\",language=\"python\",outcome=\"cancelled\"} 1";
+    // The run's own task counts it.
+    let mut metrics = service.get("/metrics").await;
+    while !metrics.text().contains(line) {
+        tokio::task::yield_now().await;
+        metrics = service.get("/metrics").await;
+    }
     assert!(
         metrics
             .text()
