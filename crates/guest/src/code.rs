@@ -84,6 +84,7 @@ impl Code for CodeService {
             output_limit: request.output_limit_bytes,
             live: request.live,
             spill_limit: request.spill_limit_bytes,
+            artifacts: request.artifacts.into_option(),
         };
         let mut events = run_to_end(&self.guest, &self.starter, run).await?;
         Ok(Response::stream(stream::poll_fn(move |cx| {

@@ -109,11 +109,20 @@ async fn answer(
     let is_rpc = ["/process.", "/filesystem.", "/sandbox."]
         .iter()
         .any(|package| path.starts_with(package));
+    let changes_files = ["/filesystem.", "/sandbox.v1.Workspace/", "/files"]
+        .iter()
+        .any(|start| path.starts_with(start));
     if is_rpc {
         let Ok(response) = rpc.call(request).await;
+        if changes_files {
+            guest.last_change.is_now();
+        }
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     } else {
-        let response = rest::handle(guest, request).await;
+        let response = rest::handle(Arc::clone(&guest), request).await;
+        if changes_files {
+            guest.last_change.is_now();
+        }
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     }
 }

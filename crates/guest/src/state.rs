@@ -6,8 +6,14 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
+use crate::artifacts::{LastChange, Reported};
+
 pub(crate) struct Guest {
     pub workspace: PathBuf,
+    /// When something other than a run last changed files, or a run ended.
+    pub last_change: LastChange,
+    /// Files that runs made and that were told of.
+    pub reported: Reported,
     env: RwLock<BTreeMap<String, String>>,
 }
 
@@ -21,6 +27,8 @@ impl Guest {
             .collect();
         Self {
             workspace,
+            last_change: LastChange::default(),
+            reported: Reported::default(),
             env: RwLock::new(env),
         }
     }

@@ -1,5 +1,7 @@
 //! The output of runs as it comes, and what of it goes to a file.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::{

@@ -1,13 +1,14 @@
 //! A run that belongs to its caller, from start to end.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
-use sandbox_wire::sandbox::v1::{Ended, RunResponse, Started, Stream, Termination};
+use sandbox_wire::sandbox::v1::{ArtifactLimits, Ended, RunResponse, Started, Stream, Termination};
 use tokio::{
     io::AsyncWriteExt as _,
     net::unix::pipe,
@@ -21,7 +22,12 @@ use super::{
     input_pipe, null_input, output_pipe,
     spill::Spilling,
 };
-use crate::{error::error, state::Guest, supervise::control::Exit};
+use crate::{
+    artifacts::{self, Keeper},
+    error::error,
+    state::Guest,
+    supervise::control::Exit,
+};
 
 /// Events that may wait for the reader; each output is 32 KiB at most.
 const EVENTS_WAITING: usize = 4;
@@ -39,6 +45,7 @@ pub(crate) struct RunToEnd {
     pub output_limit: u64,
     pub live: bool,
     pub spill_limit: u64,
+    pub artifacts: Option<ArtifactLimits>,
 }
 
 /// Starts the run; it is killed when the receiver of its events is dropped.
@@ -47,7 +54,6 @@ pub(crate) async fn run_to_end(
     starter: &Starter,
     run: RunToEnd,
 ) -> Result<mpsc::Receiver<Result<RunResponse, ConnectError>>, ConnectError> {
-    let began = Instant::now();
     let no_pipe = |cause: std::io::Error| {
         error(
             ErrorCode::SandboxExhausted,
@@ -62,6 +68,11 @@ pub(crate) async fn run_to_end(
         let (theirs, ours) = input_pipe().map_err(no_pipe)?;
         (theirs, Some(ours))
     };
+    let began_at = match run.artifacts {
+        Some(_) => Some(guest.last_change.begin().await),
+        None => None,
+    };
+    let began = Instant::now();
     let program = Start {
         argv: run.argv,
         env: run.env,
@@ -115,6 +126,7 @@ pub(crate) async fn run_to_end(
     let stdout = tokio::spawn(follow(Stream::STREAM_STDOUT, from_stdout));
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
     let starter = starter.clone();
+    let guest = Arc::clone(guest);
     tokio::spawn(async move {
         let end = steps
             .until_end(&starter, &events, &over, run.timeout, run.grace)
@@ -151,6 +163,11 @@ pub(crate) async fn run_to_end(
                 return;
             }
         };
+        let mut keeper = Keeper::new(run.artifacts.as_ref());
+        if let Some(since) = began_at {
+            keeper = artifacts::find(&guest, since, keeper, HashSet::new(), &events).await;
+        }
+        guest.last_change.is_now();
         let message = Ended {
             exit_code: if exit.signal == 0 {
                 exit.code
@@ -174,6 +191,7 @@ pub(crate) async fn run_to_end(
             stdout_file: stdout.file.into(),
             stderr_file: stderr.file.into(),
             in_compile,
+            artifacts_omitted: keeper.omitted(),
             ..Default::default()
         };
         let _ = events

@@ -25,6 +25,7 @@ use sandbox_wire::sandbox::v1::{
 };
 
 use crate::{
+    artifacts,
     blocking::{Caller, blocking},
     state::Guest,
 };
@@ -146,8 +147,9 @@ impl Workspace for WorkspaceService {
     async fn remove_artifacts(
         &self,
         _: RequestContext,
-        _: ServiceRequest<'_, RemoveArtifactsRequest>,
+        request: ServiceRequest<'_, RemoveArtifactsRequest>,
     ) -> ServiceResult<RemoveArtifactsResponse> {
-        Err(ConnectError::unimplemented("remove_artifacts"))
+        self.do_with(request.to_owned_message(), artifacts::remove)
+            .await
     }
 }

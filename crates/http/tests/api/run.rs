@@ -138,15 +138,15 @@ async fn what_cannot_run_is_refused_before_anything_is_made() {
             "`files[0].mode`",
         ),
         (json!({"code": "1", "stream": 1}), "`stream`"),
-        (
-            json!({"code": "1", "wait_seconds": -1}),
-            "`wait_seconds`",
-        ),
+        (json!({"code": "1", "wait_seconds": -1}), "`wait_seconds`"),
         (
             json!({"code": "1", "wait_seconds": 1, "stream": true}),
             "`wait_seconds`",
         ),
-        (json!({"code": "1", "execution_id": "a/b"}), "`execution_id`"),
+        (
+            json!({"code": "1", "execution_id": "a/b"}),
+            "`execution_id`",
+        ),
         (json!({"code": "1", "context": "c"}), "`context`"),
         (json!({"code": "1", "session_id": "a/b"}), "`session_id`"),
         (json!({}), "`code`"),
@@ -245,8 +245,7 @@ async fn a_dropped_request_kills_its_run_and_is_counted() {
     })
     .await
     .expect("the run was killed");
-    let line =
-        "sandbox_exec_total{backend=\"fake\",language=\"python\",outcome=\"cancelled\"} 1";
+    let line = "sandbox_exec_total{backend=\"fake\",language=\"python\",outcome=\"cancelled\"} 1";
     // The run's own task counts it.
     let mut metrics = service.get("/metrics").await;
     while !metrics.text().contains(line) {
