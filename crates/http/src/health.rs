@@ -23,6 +23,8 @@ use crate::{AppState, extract::Json, problem::ApiResult};
 
 /// How long one part may take to say how it is.
 const PART_LIMIT: Duration = Duration::from_secs(5);
+/// How long /metrics waits for all of them.
+const METRICS_PART_LIMIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct HealthResponse {
@@ -70,15 +72,7 @@ pub(crate) struct TroubleResponse {
     ),
 )]
 pub(crate) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<ReadyResponse>) {
-    let default = state.default_backend();
-    let parts: Vec<PartResponse> = state
-        .ready
-        .parts(&state)
-        .await
-        .iter()
-        .filter(|part| part.name == STORE || part.name == default)
-        .cloned()
-        .collect();
+    let parts = needed_parts(&state).await;
     let ready = parts.iter().all(|part| part.ready);
     let status = if ready {
         StatusCode::OK
@@ -88,12 +82,28 @@ pub(crate) async fn readyz(State(state): State<AppState>) -> (StatusCode, Json<R
     (status, Json(ReadyResponse { ready, parts }))
 }
 
+/// The parts without which the service cannot serve.
+async fn needed_parts(state: &AppState) -> Vec<PartResponse> {
+    let default = state.default_backend();
+    let parts = state.ready.parts(state).await;
+    parts
+        .iter()
+        .filter(|part| part.name == STORE || part.name == default)
+        .cloned()
+        .collect()
+}
+
 /// Metrics in the text format of Prometheus
 #[utoipa::path(
     get, path = "/metrics", tag = "health", security(()),
     responses((status = 200, description = "Every metric", body = String, content_type = "text/plain")),
 )]
 pub(crate) async fn metrics(State(state): State<AppState>) -> ApiResult<Response> {
+    // Who does not know in this time is not ready; the other metrics must not wait.
+    let ready = tokio::time::timeout(METRICS_PART_LIMIT, needed_parts(&state))
+        .await
+        .is_ok_and(|parts| parts.iter().all(|part| part.ready));
+    state.metrics.set_ready(ready);
     state.metrics.set_runs(state.admission.figures());
     state.metrics.set_audit_queue(state.audit.depth());
     let (kind, text) = state.metrics.render().map_err(Error::internal)?;

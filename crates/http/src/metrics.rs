@@ -104,6 +104,8 @@ macro_rules! metrics {
 metrics! {
     /// Sessions that have a sandbox now.
     sessions_active: IntGaugeVec = "sandbox_sessions_active" ["backend"] &[];
+    /// Sessions that may have a sandbox at a time.
+    sessions_limit: IntGaugeVec = "sandbox_sessions_limit" [] &[];
     /// Sandboxes made.
     session_created: IntCounterVec = "sandbox_session_created_total" ["backend"] &[];
     /// Sandboxes ended, by why.
@@ -128,6 +130,8 @@ metrics! {
     requests_refused: IntCounterVec = "sandbox_requests_refused_total" ["code"] &[];
     /// Audit records that wait to be stored.
     audit_queue_depth: IntGaugeVec = "sandbox_audit_queue_depth" [] &[];
+    /// 1 when the store and the default backend can serve, else 0; see /readyz.
+    ready: IntGaugeVec = "sandbox_ready" [] &[];
     /// 1, with the version of the service.
     build_info: IntGaugeVec = "sandbox_build_info" ["version"] &[];
     /// Requests answered; 499 is a client that went away before.
@@ -158,6 +162,15 @@ impl Metrics {
     pub(crate) fn set_runs(&self, figures: Figures) {
         set(&self.runs_active, figures.running);
         set(&self.runs_waiting, figures.waiting);
+    }
+
+    /// What the operator allows.
+    pub fn set_sessions_limit(&self, limit: usize) {
+        set(&self.sessions_limit, limit);
+    }
+
+    pub(crate) fn set_ready(&self, ready: bool) {
+        set(&self.ready, usize::from(ready));
     }
 
     pub(crate) fn set_audit_queue(&self, depth: usize) {

@@ -56,6 +56,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new()?);
     let audit = Audit(Arc::clone(&store) as _);
+    metrics.set_sessions_limit(settings.max_sessions);
     let sessions = SessionManager::start(
         session_settings(&settings),
         Arc::clone(&backend) as Arc<dyn Backend>,

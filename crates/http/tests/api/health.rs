@@ -39,6 +39,8 @@ async fn readiness_names_each_part_and_how_to_mend_it() {
         ..Setup::default()
     };
     let service = start_with(setup).await;
+    let metrics = service.get("/metrics").await;
+    assert!(metrics.text().contains("\nsandbox_ready 0\n"));
     let answer = service.get("/readyz").await;
     assert_eq!(answer.status, 503);
     assert_eq!(

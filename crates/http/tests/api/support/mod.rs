@@ -64,6 +64,7 @@ pub async fn start() -> Service {
 
 pub async fn start_with(setup: Setup) -> Service {
     let metrics = Arc::new(Metrics::new().unwrap());
+    metrics.set_sessions_limit(SessionSettings::default().max_sessions);
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
