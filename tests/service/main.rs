@@ -4,8 +4,10 @@
 
 mod audit;
 mod auth;
+mod document;
 mod executions;
 mod files;
+mod hostile;
 mod isolation;
 mod languages;
 mod limits;

@@ -1,5 +1,7 @@
 //! Extractors whose refusals are problems too, and name what is wrong.
 
+mod strict;
+
 use std::time::Duration;
 
 use axum::{
@@ -39,6 +41,12 @@ impl<T: DeserializeOwned> FromRequest<AppState> for Json<T> {
                 "the body must be JSON, with `Content-Type: application/json`",
             ));
         }
+        if !is_plain(request.headers()) {
+            return Err(ApiError::new(
+                ErrorCode::UnsupportedMediaType,
+                "the body must not be compressed: no `Content-Encoding` is taken",
+            ));
+        }
         let settings = &state.settings;
         let body = read(request, settings.max_body_bytes, settings.body_timeout).await?;
         parse(&body).map(Json)
@@ -56,6 +64,13 @@ fn is_json(headers: &HeaderMap) -> bool {
     let essence = essence.to_ascii_lowercase();
     essence == "application/json"
         || (essence.starts_with("application/") && essence.ends_with("+json"))
+}
+
+fn is_plain(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::CONTENT_ENCODING)
+        .iter()
+        .all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"))
 }
 
 async fn read(request: Request, limit: usize, time: Duration) -> ApiResult<Bytes> {
@@ -88,6 +103,10 @@ fn parse<T: DeserializeOwned>(body: &[u8]) -> ApiResult<T> {
     if body.trim_ascii_start().starts_with(b"[") {
         return Err(ApiError::invalid("the body is not a JSON object"));
     }
+    strict::check(body).map_err(|error| match error.is_data() {
+        true => refused("the body is not taken", &error),
+        false => refused("the body is not valid JSON", &error),
+    })?;
     let mut json = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
@@ -230,6 +249,10 @@ mod tests {
         assert_eq!(
             detail(r#"{"count":1} x"#),
             "the body is not valid JSON: trailing characters at line 1 column 13"
+        );
+        assert_eq!(
+            detail(r#"{"count": 1, "count": 2}"#),
+            "the body is not taken: a name is given twice: `count` at line 1 column 20"
         );
     }
 

@@ -286,6 +286,7 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
     let languages = languages.restricted_to(&settings.allowed_languages)?;
     Ok(HttpSettings {
         prefix: settings.prefix.parse()?,
+        body_timeout: Duration::from_secs(settings.body_timeout),
         max_body_bytes: usize::try_from(settings.body_limit.bytes())?,
         max_code_bytes: usize::try_from(settings.code_limit.bytes())?,
         default_timeout: Duration::from_secs_f64(settings.timeout_sec),

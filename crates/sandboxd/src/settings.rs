@@ -77,6 +77,7 @@ pub struct Settings {
     pub audit_retention: u64,
     pub code_limit: ByteSize,
     pub body_limit: ByteSize,
+    pub body_timeout: u64,
     pub max_connections: usize,
     pub shutdown_grace: u64,
     pub languages: PathBuf,
@@ -141,6 +142,7 @@ impl Default for Settings {
             audit_retention: 7_776_000,
             code_limit: ByteSize::mib(1),
             body_limit: ByteSize::mib(40),
+            body_timeout: 60,
             max_connections: 1024,
             shutdown_grace: 30,
             languages: PathBuf::new(),
@@ -400,6 +402,7 @@ impl Settings {
             ("queue_wait_seconds", self.queue_wait_seconds as usize),
             ("request_burst", self.request_burst as usize),
             ("max_connections", self.max_connections),
+            ("body_timeout", self.body_timeout as usize),
             ("pids_limit", self.pids_limit as usize),
             ("idle_timeout", self.idle_timeout as usize),
         ] {
