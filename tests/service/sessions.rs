@@ -6,7 +6,10 @@ use crate::support::{Service, processes_with, until};
 
 #[test]
 fn two_hundred_first_calls_make_one_sandbox() {
-    let service = Service::start_with(&[("SANDBOX_SESSION_QUEUE", "300")]);
+    let service = Service::start_with(&[
+        ("SANDBOX_SESSION_QUEUE", "300"),
+        ("SANDBOX_TENANT_QUEUE", "300"),
+    ]);
     std::thread::scope(|scope| {
         for _ in 0..200 {
             scope.spawn(|| {
