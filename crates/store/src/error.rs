@@ -9,8 +9,11 @@ pub enum StoreError {
     #[error("failed to make the database file `{}`", path.display())]
     Create { path: PathBuf, source: io::Error },
 
-    #[error("failed to open the database `{}`", path.display())]
-    Open { path: PathBuf, source: sqlx::Error },
+    #[error("failed to open the database `{database}`")]
+    Open {
+        database: String,
+        source: sqlx::Error,
+    },
 
     #[error("the database `{}` is damaged: {problem}", path.display())]
     Damaged { path: PathBuf, problem: String },
@@ -27,9 +30,9 @@ pub enum StoreError {
     #[error("the database did not {action} in time")]
     Slow { action: &'static str },
 
-    #[error("the record of session `{session}` has a bad {column}")]
+    #[error("the record of {record} has a bad {column}")]
     Record {
-        session: String,
+        record: String,
         column: &'static str,
         source: Box<dyn std::error::Error + Send + Sync>,
     },

@@ -8,7 +8,7 @@ mod audit;
 mod error;
 mod keys;
 mod record;
-mod row;
+mod sql;
 mod sqlite;
 
 pub use artifacts::{ArtifactRecord, ArtifactStore};
@@ -16,7 +16,8 @@ pub use audit::{AuditAction, AuditFilter, AuditRecord, AuditStore, ExecutionStor
 pub use error::StoreError;
 pub use keys::{KeyRecord, KeyStore};
 pub use record::{SessionRecord, SessionStore};
-pub use sqlite::SqliteStore;
+pub use sql::SqlStore;
+pub use sqlite::{Sqlite, SqliteStore};
 
 /// Everything that a database keeps for the service.
 pub trait Store: SessionStore + AuditStore + ExecutionStore + KeyStore + ArtifactStore {}

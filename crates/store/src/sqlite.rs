@@ -1,4 +1,4 @@
-//! The registry in an SQLite file, for one service on one machine.
+//! The store in an SQLite file, for one service on one machine.
 
 use std::{
     fs::{self, OpenOptions},
@@ -8,8 +8,6 @@ use std::{
     time::Duration,
 };
 
-use async_trait::async_trait;
-use sandbox_core::{Result, SessionKey, Timestamp};
 use sqlx::{
     SqlitePool,
     migrate::Migrator,
@@ -17,8 +15,8 @@ use sqlx::{
 };
 
 use crate::{
-    SessionRecord, SessionStore, StoreError,
-    row::{Row, idle_column, spec_column},
+    StoreError,
+    sql::{Database, Row, SqlStore, Statement, bound},
 };
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations/sqlite");
@@ -30,7 +28,9 @@ const CALL_LIMIT: Duration = Duration::from_secs(10);
 /// One that writes, and one for whoever asks meanwhile.
 const CONNECTIONS: u32 = 2;
 
-pub struct SqliteStore {
+pub type SqliteStore = SqlStore<Sqlite>;
+
+pub struct Sqlite {
     pool: SqlitePool,
 }
 
@@ -47,34 +47,41 @@ impl SqliteStore {
             .journal_mode(SqliteJournalMode::Wal)
             // With WAL, a crash of the machine may cost the last commits, never the file.
             .synchronous(SqliteSynchronous::Normal);
+        let database = path.display().to_string();
         let pool = pool(CONNECTIONS)
             .connect_with(options)
             .await
-            .map_err(|source| StoreError::Open {
-                path: path.to_owned(),
-                source,
-            })?;
-        let store = Self { pool };
-        store.check(path).await?;
-        store.migrate().await?;
+            .map_err(|source| StoreError::Open { database, source })?;
+        let store = Self::on(Sqlite { pool });
+        store.database.check(path).await?;
+        store.database.migrate().await?;
         Ok(store)
     }
 
-    /// A registry that ends with the service.
+    /// A store that ends with the service.
     pub async fn in_memory() -> Result<Self, StoreError> {
         // A second connection would have a database of its own.
         let pool = pool(1)
             .connect_with(options().in_memory(true))
             .await
             .map_err(|source| StoreError::Open {
-                path: ":memory:".into(),
+                database: ":memory:".into(),
                 source,
             })?;
-        let store = Self { pool };
-        store.migrate().await?;
+        let store = Self::on(Sqlite { pool });
+        store.database.migrate().await?;
         Ok(store)
     }
 
+    fn on(database: Sqlite) -> Self {
+        Self {
+            database,
+            owner: String::new(),
+        }
+    }
+}
+
+impl Sqlite {
     async fn check(&self, path: &Path) -> Result<(), StoreError> {
         let found: String = within("check itself", async {
             sqlx::query_scalar("PRAGMA quick_check(1)")
@@ -101,6 +108,55 @@ impl SqliteStore {
     }
 }
 
+impl Database for Sqlite {
+    async fn execute(
+        &self,
+        action: &'static str,
+        statements: Vec<Statement<'_>>,
+    ) -> Result<u64, StoreError> {
+        within(action, async {
+            if let [statement] = statements.as_slice() {
+                let query = bound!(sqlx::query(&statement.sql), statement);
+                return Ok(query.execute(&self.pool).await?.rows_affected());
+            }
+            if statements.is_empty() {
+                return Ok(0);
+            }
+            let mut changed = 0;
+            let mut transaction = self.pool.begin().await?;
+            for statement in &statements {
+                let query = bound!(sqlx::query(&statement.sql), statement);
+                changed = query.execute(&mut *transaction).await?.rows_affected();
+            }
+            transaction.commit().await?;
+            Ok(changed)
+        })
+        .await
+    }
+
+    async fn fetch<R: Row>(
+        &self,
+        action: &'static str,
+        statement: Statement<'_>,
+    ) -> Result<Vec<R>, StoreError> {
+        within(action, async {
+            let query = sqlx::query_as::<sqlx::Sqlite, R>(&statement.sql);
+            bound!(query, statement).fetch_all(&self.pool).await
+        })
+        .await
+    }
+
+    async fn ping(&self) -> Result<(), StoreError> {
+        within("answer", async {
+            sqlx::query("SELECT 1 FROM sessions LIMIT 1")
+                .execute(&self.pool)
+                .await
+        })
+        .await?;
+        Ok(())
+    }
+}
+
 /// SQLite makes its other files with the mode of this one.
 fn make_private(path: &Path) -> io::Result<()> {
     OpenOptions::new()
@@ -116,7 +172,7 @@ fn options() -> SqliteConnectOptions {
         .foreign_keys(true)
         .busy_timeout(BUSY_LIMIT)
         .statement_cache_capacity(16)
-        // In KiB: the registry is small, and so is the service meant to be.
+        // In KiB: the database is small, and so is the service meant to be.
         .pragma("cache_size", "-256")
 }
 
@@ -137,91 +193,4 @@ async fn within<T>(
         .await
         .map_err(|_| StoreError::Slow { action })?
         .map_err(|source| StoreError::Query { action, source })
-}
-
-#[async_trait]
-impl SessionStore for SqliteStore {
-    async fn load(&self) -> Result<Vec<SessionRecord>> {
-        let rows: Vec<Row> = within("read the sessions", async {
-            sqlx::query_as(
-                "SELECT tenant_id, session_id, backend, spec, created_at_ms, last_used_at_ms, \
-                 idle_timeout_ms, expires_at_ms FROM sessions ORDER BY tenant_id, session_id",
-            )
-            .fetch_all(&self.pool)
-            .await
-        })
-        .await?;
-        let records: Result<Vec<_>, StoreError> =
-            rows.into_iter().map(SessionRecord::try_from).collect();
-        Ok(records?)
-    }
-
-    async fn put(&self, record: &SessionRecord) -> Result<()> {
-        let spec = spec_column(record)?;
-        within("write a session", async {
-            sqlx::query(
-                "INSERT INTO sessions (tenant_id, session_id, backend, spec, created_at_ms, \
-                 last_used_at_ms, idle_timeout_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
-                 ON CONFLICT (tenant_id, session_id) DO UPDATE SET backend = excluded.backend, \
-                 spec = excluded.spec, created_at_ms = excluded.created_at_ms, \
-                 last_used_at_ms = excluded.last_used_at_ms, \
-                 idle_timeout_ms = excluded.idle_timeout_ms, \
-                 expires_at_ms = excluded.expires_at_ms",
-            )
-            .bind(record.key.tenant.as_str())
-            .bind(record.key.session.as_str())
-            .bind(&record.backend)
-            .bind(spec)
-            .bind(record.created_at.0)
-            .bind(record.last_used_at.0)
-            .bind(idle_column(record))
-            .bind(record.expires_at.map(|time| time.0))
-            .execute(&self.pool)
-            .await
-        })
-        .await?;
-        Ok(())
-    }
-
-    async fn touch(&self, used: &[(SessionKey, Timestamp)]) -> Result<()> {
-        within("write when sessions were used", async {
-            let mut transaction = self.pool.begin().await?;
-            for (key, time) in used {
-                sqlx::query(
-                    "UPDATE sessions SET last_used_at_ms = MAX(last_used_at_ms, ?) \
-                     WHERE tenant_id = ? AND session_id = ?",
-                )
-                .bind(time.0)
-                .bind(key.tenant.as_str())
-                .bind(key.session.as_str())
-                .execute(&mut *transaction)
-                .await?;
-            }
-            transaction.commit().await
-        })
-        .await?;
-        Ok(())
-    }
-
-    async fn remove(&self, key: &SessionKey) -> Result<()> {
-        within("remove a session", async {
-            sqlx::query("DELETE FROM sessions WHERE tenant_id = ? AND session_id = ?")
-                .bind(key.tenant.as_str())
-                .bind(key.session.as_str())
-                .execute(&self.pool)
-                .await
-        })
-        .await?;
-        Ok(())
-    }
-
-    async fn ping(&self) -> Result<()> {
-        within("answer", async {
-            sqlx::query("SELECT 1 FROM sessions LIMIT 1")
-                .execute(&self.pool)
-                .await
-        })
-        .await?;
-        Ok(())
-    }
 }

@@ -12,34 +12,21 @@ use sandbox_store::{SessionStore as _, SqliteStore, StoreError};
 use sqlx::{Connection as _, SqliteConnection};
 use tempfile::TempDir;
 
-macro_rules! keeps_the_contract {
-    ($($name:ident)+) => {
-        mod in_a_file {
-            $(#[tokio::test]
-            async fn $name() {
-                let folder = tempfile::tempdir().unwrap();
-                let store = super::open(&folder).await;
-                super::contract::$name(&store).await;
-            })+
-        }
-
-        mod in_memory {
-            $(#[tokio::test]
-            async fn $name() {
-                let store = super::SqliteStore::in_memory().await.unwrap();
-                super::contract::$name(&store).await;
-            })+
-        }
-    };
+mod in_a_file {
+    super::contract::keep_the_contract!(super::a_file);
 }
 
-keeps_the_contract! {
-    a_record_comes_back_as_it_was_put
-    a_second_put_takes_the_place_of_the_first
-    ids_that_would_meet_when_joined_are_apart
-    a_touch_sets_the_time_of_known_sessions
-    removing_what_is_not_there_succeeds
-    calls_at_the_same_time_all_succeed
+mod in_memory {
+    super::contract::keep_the_contract!(super::memory);
+}
+
+async fn a_file() -> (SqliteStore, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    (open(&folder).await, folder)
+}
+
+async fn memory() -> (SqliteStore, ()) {
+    (SqliteStore::in_memory().await.unwrap(), ())
 }
 
 async fn open(folder: &TempDir) -> SqliteStore {

@@ -1,111 +1,59 @@
 //! What every store does. Each function gets an empty one.
 
-use std::{collections::BTreeMap, time::Duration};
+mod artifacts;
+mod audit;
+mod executions;
+mod hostile;
+mod keys;
+mod sessions;
 
-use futures::future::join_all;
-use sandbox_core::{ByteSize, Limits, NetworkPolicy, SandboxSpec, SessionKey, Timestamp};
-use sandbox_store::{SessionRecord, SessionStore};
+pub use artifacts::*;
+pub use audit::*;
+pub use executions::*;
+pub use hostile::*;
+pub use keys::*;
+pub use sessions::*;
 
-pub fn key(tenant: &str, session: &str) -> SessionKey {
-    SessionKey::new(tenant.parse().unwrap(), session.parse().unwrap())
-}
-
-pub fn record(tenant: &str, session: &str) -> SessionRecord {
-    SessionRecord {
-        key: key(tenant, session),
-        backend: "local".into(),
-        spec: SandboxSpec {
-            env: BTreeMap::from([("NAME".into(), "ä=\"'".into())]),
-            network: NetworkPolicy::AllowAll,
-            limits: Limits {
-                cpus: 0.5,
-                memory: ByteSize(1000),
-                ..Limits::default()
-            },
-        },
-        created_at: Timestamp(1_000),
-        last_used_at: Timestamp(2_000),
-        idle_timeout: Duration::from_millis(900_001),
-        expires_at: Some(Timestamp(3_000)),
-    }
-}
-
-pub async fn a_record_comes_back_as_it_was_put(store: &dyn SessionStore) {
-    assert_eq!(store.load().await.unwrap(), vec![]);
-    let for_ever = SessionRecord {
-        expires_at: None,
-        ..record("t", "b")
+/// Makes each function of the contract a test of its own; `$with` gives one an empty store.
+macro_rules! keep_the_contract {
+    ($with:path) => {
+        $crate::contract::keep_the_contract! { $with;
+            a_record_comes_back_as_it_was_put
+            a_second_put_takes_the_place_of_the_first
+            ids_that_would_meet_when_joined_are_apart
+            a_touch_sets_the_time_of_known_sessions
+            removing_what_is_not_there_succeeds
+            calls_at_the_same_time_all_succeed
+            audit_records_come_back_whole_from_either_end
+            audit_pages_have_each_record_once
+            an_audit_filter_leaves_out_what_does_not_fit
+            a_repeated_append_changes_nothing
+            an_append_is_whole_or_not_at_all
+            old_audit_records_are_forgotten_in_steps
+            appends_at_the_same_time_lose_nothing
+            a_name_of_a_run_is_taken_once
+            of_many_claims_at_once_one_wins
+            old_names_of_runs_are_free_again
+            a_key_comes_back_as_it_was_kept
+            a_key_is_revoked_once
+            keys_are_listed_by_tenant_and_age
+            a_key_id_is_kept_once
+            artifacts_come_back_whole_newest_first
+            artifacts_of_a_tenant_are_added_up
+            old_artifacts_are_found_oldest_first
+            artifacts_are_forgotten_by_id_and_by_session
+            hostile_text_comes_back
+            nul_in_text_becomes_its_symbol
+            numbers_beyond_the_columns_become_the_largest
+            statements_in_values_stay_values
+        }
     };
-    store.put(&for_ever).await.unwrap();
-    store.put(&record("t", "a")).await.unwrap();
-    store.put(&record("s", "c")).await.unwrap();
-    assert_eq!(
-        store.load().await.unwrap(),
-        vec![record("s", "c"), record("t", "a"), for_ever]
-    );
-}
-
-pub async fn a_second_put_takes_the_place_of_the_first(store: &dyn SessionStore) {
-    store.put(&record("t", "a")).await.unwrap();
-    let changed = SessionRecord {
-        backend: "docker".into(),
-        spec: SandboxSpec::default(),
-        created_at: Timestamp(7),
-        last_used_at: Timestamp(8),
-        idle_timeout: Duration::ZERO,
-        expires_at: None,
-        ..record("t", "a")
+    ($with:path; $($name:ident)+) => {
+        $(#[tokio::test]
+        async fn $name() {
+            let (store, _held) = $with().await;
+            $crate::contract::$name(&store).await;
+        })+
     };
-    store.put(&changed).await.unwrap();
-    assert_eq!(store.load().await.unwrap(), vec![changed]);
 }
-
-pub async fn ids_that_would_meet_when_joined_are_apart(store: &dyn SessionStore) {
-    let records = [record("a", "b-c"), record("a-b", "c"), record("A", "b-c")];
-    for record in &records {
-        store.put(record).await.unwrap();
-    }
-    assert_eq!(store.load().await.unwrap().len(), records.len());
-    store.remove(&key("a", "b-c")).await.unwrap();
-    assert_eq!(
-        store.load().await.unwrap(),
-        vec![record("A", "b-c"), record("a-b", "c")]
-    );
-}
-
-pub async fn a_touch_sets_the_time_of_known_sessions(store: &dyn SessionStore) {
-    store.put(&record("t", "a")).await.unwrap();
-    store.put(&record("t", "b")).await.unwrap();
-    store.touch(&[]).await.unwrap();
-    let used = [
-        (key("t", "a"), Timestamp(5_000)),
-        (key("t", "unknown"), Timestamp(6_000)),
-    ];
-    store.touch(&used).await.unwrap();
-    let earlier = [(key("t", "a"), Timestamp(4_000))];
-    store.touch(&earlier).await.unwrap();
-    let touched = SessionRecord {
-        last_used_at: Timestamp(5_000),
-        ..record("t", "a")
-    };
-    assert_eq!(store.load().await.unwrap(), vec![touched, record("t", "b")]);
-}
-
-pub async fn removing_what_is_not_there_succeeds(store: &dyn SessionStore) {
-    store.put(&record("t", "a")).await.unwrap();
-    store.remove(&key("t", "a")).await.unwrap();
-    store.remove(&key("t", "a")).await.unwrap();
-    assert_eq!(store.load().await.unwrap(), vec![]);
-}
-
-pub async fn calls_at_the_same_time_all_succeed(store: &dyn SessionStore) {
-    let records: Vec<_> = (0..60).map(|n| record("t", &format!("{n:02}"))).collect();
-    let put = join_all(records.iter().map(|record| store.put(record)));
-    let again = join_all(records.iter().map(|record| store.put(record)));
-    let pings = join_all((0..20).map(|_| store.ping()));
-    let (put, again, pings) = futures::join!(put, again, pings);
-    for result in put.into_iter().chain(again).chain(pings) {
-        result.unwrap();
-    }
-    assert_eq!(store.load().await.unwrap(), records);
-}
+pub(crate) use keep_the_contract;
