@@ -33,7 +33,7 @@ pub trait SessionStore: Send + Sync {
     /// one that is kept changes nothing, and unknown sessions are passed over.
     async fn touch(&self, used: &[(SessionKey, Timestamp)]) -> Result<()>;
 
-    /// Forgets a session; none is fine.
+    /// Forgets a session and its artifacts; none is fine.
     async fn remove(&self, key: &SessionKey) -> Result<()>;
 
     /// Whether the store answers.

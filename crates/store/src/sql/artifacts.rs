@@ -90,6 +90,15 @@ impl<D: Database> SqlStore<D> {
         delete
     }
 
+    pub(super) fn delete_session_artifacts<'a>(&'a self, session: &'a SessionKey) -> Statement<'a> {
+        let mut delete = self.delete_artifacts();
+        delete.sql(" AND tenant_id = ");
+        delete.value(session.tenant.as_str());
+        delete.sql(" AND session_id = ");
+        delete.value(session.session.as_str());
+        delete
+    }
+
     fn select_artifacts(&self) -> Statement<'_> {
         let mut select = Statement::begin("SELECT ");
         select.sql(COLUMNS);
@@ -150,6 +159,19 @@ impl<D: Database> ArtifactStore for SqlStore<D> {
         Ok(rows.first().map_or(0, |(sum,)| *sum as u64))
     }
 
+    async fn tenant_artifacts(
+        &self,
+        tenant: &TenantId,
+        limit: usize,
+    ) -> Result<Vec<ArtifactRecord>> {
+        let mut select = self.select_artifacts();
+        select.sql(" AND tenant_id = ");
+        select.value(tenant.as_str());
+        select.sql(" ORDER BY created_at_ms, id LIMIT ");
+        select.value(limit);
+        self.artifacts(select).await
+    }
+
     async fn artifacts_before(
         &self,
         before: Timestamp,
@@ -182,11 +204,7 @@ impl<D: Database> ArtifactStore for SqlStore<D> {
     }
 
     async fn remove_session_artifacts(&self, session: &SessionKey) -> Result<()> {
-        let mut delete = self.delete_artifacts();
-        delete.sql(" AND tenant_id = ");
-        delete.value(session.tenant.as_str());
-        delete.sql(" AND session_id = ");
-        delete.value(session.session.as_str());
+        let delete = self.delete_session_artifacts(session);
         self.database
             .execute("forget a session's artifacts", vec![delete])
             .await?;

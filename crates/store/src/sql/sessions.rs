@@ -116,8 +116,9 @@ impl<D: Database> SessionStore for SqlStore<D> {
                 key.session.as_str().into(),
             ],
         );
+        let artifacts = self.delete_session_artifacts(key);
         self.database
-            .execute("remove a session", vec![delete])
+            .execute("remove a session", vec![artifacts, delete])
             .await?;
         Ok(())
     }

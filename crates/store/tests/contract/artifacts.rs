@@ -79,6 +79,12 @@ pub async fn old_artifacts_are_found_oldest_first(store: &dyn ArtifactStore) {
     assert_eq!(found, artifacts[..3]);
     let found = store.artifacts_before(Timestamp(2), 3).await.unwrap();
     assert_eq!(found, artifacts[..2]);
+    let other = artifact("0", "u", "s", 0);
+    store.add_artifacts(&[other]).await.unwrap();
+    let (tenant, nobody) = ("t".parse().unwrap(), "v".parse().unwrap());
+    let found = store.tenant_artifacts(&tenant, 3).await.unwrap();
+    assert_eq!(found, artifacts[..3]);
+    assert_eq!(store.tenant_artifacts(&nobody, 3).await.unwrap(), []);
 }
 
 pub async fn artifacts_are_forgotten_by_id_and_by_session(store: &dyn ArtifactStore) {
