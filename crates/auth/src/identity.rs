@@ -95,6 +95,17 @@ impl Identity {
         }
     }
 
+    /// The tenant, where it is for one alone.
+    pub fn only_tenant(&self) -> Option<&TenantId> {
+        match &self.tenants {
+            Tenants::Only(tenants) => match tenants.as_slice() {
+                [one] => Some(one),
+                _ => None,
+            },
+            Tenants::Any { .. } => None,
+        }
+    }
+
     /// The tenant of a request that named this one, or none.
     pub fn tenant(&self, named: Option<TenantId>) -> Result<TenantId> {
         match (named, &self.tenants) {

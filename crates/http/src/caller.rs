@@ -5,111 +5,26 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use http::request::Parts;
 use sandbox_admission::Admission;
-use sandbox_core::{Error, ErrorCode, Result, SessionId, SessionKey, TenantId};
-use serde::Deserialize;
+use sandbox_auth::Identity;
+use sandbox_core::{Result, SessionId, SessionKey, TenantId};
 
-use crate::{
-    AppState, auth::unauthorized, problem::ApiError, rate::RequestRate, request_id::RequestId,
-};
+use crate::{AppState, auth, problem::ApiError, rate::RequestRate, request_id::RequestId};
 
-const ADMIN_ROLE: &str = "admin";
-const ADMIN_SCOPE: &str = "sandbox:admin";
-const ANY_TENANT: &str = "*";
-const DEFAULT_TENANT: &str = "default";
-
-/// The claims that matter here; `exp`, `nbf`, `aud` and `iss` are checked before.
-#[derive(Deserialize)]
-pub(crate) struct Claims {
-    tenant_id: Option<String>,
-    tenants: Option<Vec<String>>,
-    role: Option<String>,
-    /// Separated by spaces (RFC 8693, section 4.2).
-    scope: Option<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Tenants {
-    Any { default: Option<TenantId> },
-    Only(Vec<TenantId>),
-}
-
-/// Who calls, with a token that has been checked.
+/// Who calls, with a credential that has been checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
-    tenants: Tenants,
-    admin: bool,
-    subject: String,
+    identity: Identity,
     request_id: Option<String>,
     requests: RequestRate,
 }
 
 impl Caller {
-    /// Who it is, for the audit trail.
-    pub(crate) fn subject(&self) -> &str {
-        &self.subject
-    }
-
-    pub(crate) fn request_id(&self) -> Option<&str> {
-        self.request_id.as_deref()
-    }
-
-    /// Whether it may know of what this tenant has.
-    pub(crate) fn sees(&self, tenant: &TenantId) -> bool {
-        self.admin || self.serves(tenant)
-    }
-
-    /// Who calls where there are no tokens.
-    pub(crate) fn anybody() -> Result<Self> {
-        Ok(Self {
-            tenants: Tenants::Any {
-                default: Some(DEFAULT_TENANT.parse()?),
-            },
-            admin: true,
-            subject: "anonymous".into(),
+    pub(crate) fn new(identity: Identity) -> Self {
+        Self {
+            identity,
             request_id: None,
             requests: RequestRate::default(),
-        })
-    }
-
-    pub(crate) fn new(claims: Claims) -> Result<Self> {
-        let admin = claims.role.as_deref() == Some(ADMIN_ROLE)
-            || claims
-                .scope
-                .is_some_and(|scopes| scopes.split(' ').any(|scope| scope == ADMIN_SCOPE));
-        let names: Vec<String> = claims
-            .tenant_id
-            .into_iter()
-            .chain(claims.tenants.into_iter().flatten())
-            .collect();
-        if names.is_empty() {
-            return Err(unauthorized("the token has no `tenant_id`"));
         }
-        let any = names.iter().any(|name| name == ANY_TENANT);
-        if any && !admin {
-            return Err(unauthorized("only an admin's token is for tenant `*`"));
-        }
-        let mut only = names
-            .iter()
-            .filter(|name| *name != ANY_TENANT)
-            .map(|name| name.parse())
-            .collect::<Result<Vec<TenantId>>>()
-            .map_err(|_| unauthorized("the token's tenant is not a valid tenant_id"))?;
-        only.sort();
-        only.dedup();
-        let tenants = match (any, only.as_slice()) {
-            (true, [one]) => Tenants::Any {
-                default: Some(one.clone()),
-            },
-            (true, _) => Tenants::Any { default: None },
-            (false, _) => Tenants::Only(only),
-        };
-        Ok(Self {
-            tenants,
-            admin,
-            subject: "token".into(),
-            request_id: None,
-            requests: RequestRate::default(),
-        })
     }
 
     /// From now on the request counts against the rate of its tenant: at once
@@ -117,44 +32,34 @@ impl Caller {
     /// where it names one.
     pub(crate) fn limited(mut self, admission: &Arc<Admission>) -> Result<Self> {
         self.requests = RequestRate::of(admission);
-        if let Tenants::Only(tenants) = &self.tenants
-            && let [one] = tenants.as_slice()
-        {
-            self.requests.count(one)?;
+        if let Some(tenant) = self.identity.only_tenant() {
+            self.requests.count(tenant)?;
         }
         Ok(self)
     }
 
-    pub(crate) fn is_admin(&self) -> bool {
-        self.admin
+    /// The name of its request, for the audit trail.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
     }
 
-    fn serves(&self, tenant: &TenantId) -> bool {
-        match &self.tenants {
-            Tenants::Any { .. } => true,
-            Tenants::Only(tenants) => tenants.contains(tenant),
-        }
+    /// Whether it may know of what this tenant has.
+    pub(crate) fn sees(&self, tenant: &TenantId) -> bool {
+        self.is_admin() || self.identity.serves(tenant)
+    }
+
+    pub(crate) fn is_admin(&self) -> bool {
+        self.identity.is_admin()
+    }
+
+    /// Who it is, for the audit trail.
+    pub(crate) fn subject(&self) -> &str {
+        self.identity.subject()
     }
 
     /// The tenant of a request that named this one, or none.
     pub(crate) fn tenant(&self, named: Option<TenantId>) -> Result<TenantId> {
-        let tenant = match (named, &self.tenants) {
-            (Some(tenant), _) if self.serves(&tenant) => tenant,
-            (Some(_), _) => {
-                return Err(Error::new(
-                    ErrorCode::ForbiddenTenant,
-                    "the token is not for this tenant",
-                ));
-            }
-            (None, Tenants::Any { default: Some(one) }) => one.clone(),
-            (None, Tenants::Only(tenants)) if tenants.len() == 1 => tenants[0].clone(),
-            (None, _) => {
-                return Err(Error::new(
-                    ErrorCode::InvalidRequest,
-                    "`tenant_id` is needed: the token is for several tenants",
-                ));
-            }
-        };
+        let tenant = self.identity.tenant(named)?;
         tracing::Span::current().record("session.tenant", tenant.as_str());
         self.requests.count(&tenant)?;
         Ok(tenant)
@@ -186,7 +91,7 @@ impl Caller {
 
     /// Like [`Caller::session`], for the routes that an admin has for all tenants.
     pub(crate) fn managed(&self, tenant: TenantId, session: SessionId) -> Result<SessionKey> {
-        if !self.admin {
+        if !self.is_admin() {
             return self.session(Some(tenant), session);
         }
         let span = tracing::Span::current();
@@ -203,7 +108,8 @@ impl FromRequestParts<AppState> for Caller {
         parts: &mut Parts,
         state: &AppState,
     ) -> std::result::Result<Self, ApiError> {
-        let mut caller = state.auth.caller(&parts.headers)?;
+        let mut caller = auth::caller(&state.auth, &parts.headers).await?;
+        tracing::Span::current().record("caller.subject", caller.subject());
         caller.request_id = parts
             .extensions
             .get::<RequestId>()

@@ -34,10 +34,10 @@ mod time;
 mod trace;
 
 pub use audit::SessionWatch;
-pub use auth::{Auth, Hs256};
 pub use languages::{Language, LanguageError, LanguageTable};
 pub use metrics::{Declared, Metrics};
 pub use router::{openapi, router};
+pub use sandbox_auth::Auth;
 pub use serve::{ServeLimits, serve};
 pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, StoreCheck};
 pub use trace::{Spans, TraceContext};

@@ -44,6 +44,7 @@ pub(crate) async fn track(
         otel.kind = field::Empty,
         http.method = method,
         http.route = %route,
+        caller.subject = field::Empty,
         session.tenant = field::Empty,
         session.id = field::Empty,
     );

@@ -7,12 +7,14 @@ use sandbox_core::ErrorCode;
 use utoipa::ToResponse as _;
 use utoipa::openapi::{
     self, InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder,
-    security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    security::{
+        ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+    },
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    AppState, artifacts, backends, bash,
+    AppState, artifacts, auth, backends, bash,
     docs::{self, Document},
     execute, executions, files, health, languages_route,
     problem::{ApiError, Problem},
@@ -25,6 +27,7 @@ const ABOUT: &str = "Runs code that nobody should trust: each session is a sandb
     40 MiB. Times are in seconds and sizes in bytes where a name does not say otherwise. \
     `/healthz`, `/readyz`, `/metrics`, `/openapi.json` and `/docs` need no token.";
 const BEARER: &str = "bearer";
+const API_KEY: &str = "api_key";
 
 fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(about())
@@ -65,10 +68,15 @@ fn about() -> OpenApi {
         .scheme(HttpAuthScheme::Bearer)
         .bearer_format("JWT")
         .description(Some(
-            "HS256; claims `exp`, `sub` and `tenant_id` (or `tenants`). Not needed where the \
-             service runs without tokens, on loopback.",
+            "Signed by HS256, RS256, ES256 or EdDSA, as the operator configured; claims `exp`, \
+             `sub` and `tenant_id` (or `tenants`). An API key (`sbx_...`) is taken as well. Not \
+             needed where the service runs without tokens, on loopback.",
         ))
         .build();
+    let key = ApiKeyValue::with_description(
+        auth::API_KEY.as_str(),
+        "A tenant's API key, made by `sandboxd keys create`; not together with a token.",
+    );
     let (problem, answer) = Problem::response();
     OpenApiBuilder::new()
         .info(
@@ -84,12 +92,12 @@ fn about() -> OpenApi {
                 .schema_from::<Problem>()
                 .response(problem, answer)
                 .security_scheme(BEARER, SecurityScheme::Http(bearer))
+                .security_scheme(API_KEY, SecurityScheme::ApiKey(ApiKey::Header(key)))
                 .build(),
         ))
-        .security(Some([SecurityRequirement::new::<_, [String; 0], String>(
-            BEARER,
-            [],
-        )]))
+        .security(Some([BEARER, API_KEY].map(|scheme| {
+            SecurityRequirement::new::<_, [String; 0], String>(scheme, [])
+        })))
         .build()
 }
 

@@ -43,8 +43,41 @@ pub enum Command {
     Config(ConfigCommand),
     /// Tell what this machine can isolate, and how to mend what it cannot
     Doctor,
-    /// Mint a JWT for development, signed with jwt_secret
+    /// Mint a JWT for development, signed with jwt_secret or a private key
     Token(Token),
+    /// Make, list and revoke API keys; the service may run meanwhile
+    #[command(subcommand)]
+    Keys(KeysCommand),
+}
+
+#[derive(Subcommand)]
+pub enum KeysCommand {
+    /// Make a key and print it, this once
+    Create(CreateKey),
+    /// List the keys, without their secrets
+    List {
+        /// Only those of this tenant
+        #[arg(long)]
+        tenant: Option<String>,
+    },
+    /// Revoke a key: within five seconds it opens nothing
+    Revoke {
+        /// Id of the key: the part after `sbx_`
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub struct CreateKey {
+    /// Tenant that the key is for
+    #[arg(long)]
+    pub tenant: String,
+    /// Open the admin routes as well
+    #[arg(long)]
+    pub admin: bool,
+    /// What to call it in the list
+    #[arg(long, default_value = "")]
+    pub name: String,
 }
 
 #[derive(Subcommand)]
@@ -67,6 +100,12 @@ pub struct Token {
     /// How long it is valid, in seconds
     #[arg(long, default_value = "3600", value_parser = seconds)]
     pub ttl: Duration,
+    /// Sign with this private key (PKCS#8 in PEM: RSA, P-256 or Ed25519) instead of jwt_secret
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+    /// Name of the key in the token (`kid`)
+    #[arg(long, requires = "key")]
+    pub kid: Option<String>,
 }
 
 fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {

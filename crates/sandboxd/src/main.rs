@@ -1,7 +1,9 @@
 //! sandboxd: runs code that nobody should trust.
 
+mod auth;
 mod cli;
 mod doctor;
+mod keys;
 mod logging;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -28,6 +30,9 @@ fn main() -> ExitCode {
         cli::Command::Token(wanted) => settings::load(&cli.options)
             .map_err(Into::into)
             .and_then(|loaded| token::print(&loaded.settings, &wanted)),
+        cli::Command::Keys(command) => settings::load(&cli.options)
+            .map_err(Into::into)
+            .and_then(|loaded| keys::run(&loaded.settings, &command)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

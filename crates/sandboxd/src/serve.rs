@@ -16,8 +16,7 @@ use sandbox_backend::{Backend, Problem, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, SystemClock};
 use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions};
 use sandbox_http::{
-    AppParts, AppState, Auth, Hs256, HttpSettings, LanguageTable, Metrics, ServeLimits,
-    SessionWatch, Spans,
+    AppParts, AppState, HttpSettings, LanguageTable, Metrics, ServeLimits, SessionWatch, Spans,
 };
 use sandbox_session::{SessionManager, SessionSettings};
 use sandbox_store::{SqliteStore, Store};
@@ -27,7 +26,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{logging, settings::Settings};
+use crate::{auth::auth, logging, settings::Settings};
 
 /// Between two looks for sessions that are idle or whose time is up.
 const REAP_INTERVAL: Duration = Duration::from_secs(5);
@@ -53,6 +52,8 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
     let backend = LocalBackend::new(local_config(&settings)?)?;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.database()).await?);
+    let auth = auth(&settings, Arc::clone(&store) as _)?;
+    let open_to_all = auth.is_off();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new()?);
     let audit = Audit(Arc::clone(&store) as _);
@@ -105,7 +106,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
             let store = Arc::clone(&readiness);
             Box::pin(async move { store_readiness(store.as_ref()).await })
         }),
-        auth: auth(&settings)?,
+        auth,
         metrics,
         settings: http_settings(&settings)?,
         spans,
@@ -114,8 +115,8 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         .await
         .map_err(|error| format!("failed to listen on `{}`: {error}", settings.listen))?;
     let address = listener.local_addr()?;
-    if settings.jwt_secret.is_empty() {
-        warn!("no jwt_secret is set: whoever reaches {address} may do everything");
+    if open_to_all {
+        warn!("no tokens or API keys are asked for: whoever reaches {address} may do everything");
     }
     announce(&format!("http://{address}"));
     let tested = tokio::spawn(async move {
@@ -259,19 +260,6 @@ fn admission_settings(settings: &Settings) -> AdmissionSettings {
         requests_per_second: settings.requests_per_second,
         request_burst: settings.request_burst,
     }
-}
-
-fn auth(settings: &Settings) -> Result<Auth> {
-    if settings.jwt_secret.is_empty() {
-        return Ok(Auth::off());
-    }
-    let given = |text: &String| (!text.is_empty()).then(|| text.clone());
-    Ok(Auth::hs256(&Hs256 {
-        secret: settings.jwt_secret.clone(),
-        audience: given(&settings.jwt_audience),
-        issuer: given(&settings.jwt_issuer),
-        leeway_seconds: settings.jwt_leeway_seconds,
-    })?)
 }
 
 fn http_settings(settings: &Settings) -> Result<HttpSettings> {

@@ -14,7 +14,7 @@ use figment::{
 use sandbox_core::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use crate::cli::Options;
+use crate::{auth, cli::Options};
 
 const ENV_PREFIX: &str = "SANDBOX_";
 /// Other names of a variable, and the key that each sets.
@@ -38,9 +38,13 @@ pub struct Settings {
     pub otlp_endpoint: String,
 
     pub jwt_secret: String,
+    pub jwt_public_key: String,
+    pub jwt_algorithm: String,
+    pub jwks_url: String,
     pub jwt_audience: String,
     pub jwt_issuer: String,
     pub jwt_leeway_seconds: u64,
+    pub api_keys: bool,
 
     pub mem_limit: ByteSize,
     pub cpu_limit: f64,
@@ -107,9 +111,13 @@ impl Default for Settings {
             log_format: LogFormat::Pretty,
             otlp_endpoint: String::new(),
             jwt_secret: String::new(),
+            jwt_public_key: String::new(),
+            jwt_algorithm: String::new(),
+            jwks_url: String::new(),
             jwt_audience: String::new(),
             jwt_issuer: String::new(),
             jwt_leeway_seconds: 30,
+            api_keys: false,
             mem_limit: ByteSize::mib(512),
             cpu_limit: 1.0,
             pids_limit: 256,
@@ -369,15 +377,7 @@ impl Settings {
                 );
             }
         }
-        if !self.jwt_secret.is_empty() && self.jwt_secret.len() < 32 {
-            return invalid("jwt_secret", "HS256 needs 32 bytes or more (RFC 7518, 3.2)");
-        }
-        if self.jwt_secret.is_empty() && !self.listen.ip().is_loopback() {
-            return invalid(
-                "listen",
-                "without jwt_secret anybody may call, so only a loopback address is served",
-            );
-        }
+        auth::check(self)?;
         if !(self.database_url.is_empty() || self.database_url.starts_with("sqlite:")) {
             return invalid("database_url", "this version keeps its registry in SQLite");
         }
@@ -550,6 +550,41 @@ mod tests {
                 "bad value for `mem_limit` in environment",
             ),
             ("SANDBOX_JWT_SECRET", "short", "bad value for `jwt_secret`"),
+            (
+                "SANDBOX_JWT_SECRET",
+                "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA\n-----END PUBLIC KEY-----",
+                "bad value for `jwt_secret`: this is a key in PEM",
+            ),
+            (
+                "SANDBOX_JWT_PUBLIC_KEY",
+                "-----BEGIN PUBLIC KEY-----\nx",
+                "bad value for `jwt_public_key`: a public key in PEM",
+            ),
+            (
+                "SANDBOX_JWT_PUBLIC_KEY",
+                "/no/such/file",
+                "bad value for `jwt_public_key`: failed to read `/no/such/file`",
+            ),
+            (
+                "SANDBOX_JWKS_URL",
+                "http://example.com/jwks",
+                "bad value for `jwks_url`: https is needed",
+            ),
+            (
+                "SANDBOX_JWT_ALGORITHM",
+                "RS256",
+                "bad value for `jwt_algorithm`: there is no key",
+            ),
+            (
+                "SANDBOX_JWT_LEEWAY_SECONDS",
+                "3601",
+                "bad value for `jwt_leeway_seconds`",
+            ),
+            (
+                "SANDBOX_API_KEYS",
+                "maybe",
+                "bad value for `api_keys` in environment",
+            ),
             ("SANDBOX_LISTEN", "0.0.0.0:80", "bad value for `listen`"),
             ("SANDBOX_BACKEND", "docker", "bad value for `backend`"),
             ("SANDBOX_UID_RANGE", "0-7", "bad value for `uid_range`"),
@@ -564,5 +599,56 @@ mod tests {
             let error = load_with(&[(name, value)]).err().unwrap().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
+    }
+    const SECRET: &str = "00123456789012345678901234567890";
+    const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\n\
+        MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n\
+        -----END PUBLIC KEY-----\n";
+
+    #[test]
+    fn tokens_have_one_kind_of_key_of_the_pinned_algorithm() {
+        let public = ("SANDBOX_JWT_PUBLIC_KEY", PUBLIC_KEY);
+        let secret = ("SANDBOX_JWT_SECRET", SECRET);
+        let url = ("SANDBOX_JWKS_URL", "http://127.0.0.1:1/jwks");
+        for bad in [[public, secret], [public, url], [secret, url]] {
+            let error = load_with(&bad).err().unwrap().to_string();
+            assert!(error.contains("only one of them is taken"), "{error}");
+        }
+        let pinned = |key, algorithm| load_with(&[key, ("SANDBOX_JWT_ALGORITHM", algorithm)]);
+        for (key, algorithm) in [
+            (public, "EdDSA"),
+            (secret, "HS256"),
+            (url, "RS256"),
+            (url, "EdDSA"),
+        ] {
+            assert!(pinned(key, algorithm).is_ok(), "{algorithm}");
+        }
+        for (key, algorithm) in [
+            (public, "RS256"),
+            (public, "HS256"),
+            (secret, "ES256"),
+            (url, "HS256"),
+            (url, "none"),
+            (secret, "hs256"),
+        ] {
+            let error = pinned(key, algorithm).err().unwrap().to_string();
+            assert!(
+                error.starts_with("bad value for `jwt_algorithm`"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_open_address_needs_tokens_or_keys() {
+        let open = ("SANDBOX_LISTEN", "0.0.0.0:80");
+        for auth in [
+            ("SANDBOX_API_KEYS", "true"),
+            ("SANDBOX_JWT_PUBLIC_KEY", PUBLIC_KEY),
+            ("SANDBOX_JWKS_URL", "http://localhost/jwks"),
+        ] {
+            assert!(load_with(&[open, auth]).is_ok(), "{auth:?}");
+        }
+        assert!(load_with(&[open, ("SANDBOX_API_KEYS", "false")]).is_err());
     }
 }

@@ -1,12 +1,17 @@
 //! `sandboxd token`: a JWT for development.
 
-use std::error::Error;
+use std::{error::Error, fs, path::Path};
 
-use jsonwebtoken::{EncodingKey, Header, encode};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use pkcs8::{ObjectIdentifier, PrivateKeyInfo, der::pem};
 use sandbox_core::{Clock as _, SystemClock, TenantId};
 use serde_json::{Value, json};
 
 use crate::{cli::Token, settings::Settings};
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
 
 pub fn print(settings: &Settings, wanted: &Token) -> Result<(), Box<dyn Error>> {
     println!("{}", mint(settings, wanted)?);
@@ -14,11 +19,18 @@ pub fn print(settings: &Settings, wanted: &Token) -> Result<(), Box<dyn Error>> 
 }
 
 fn mint(settings: &Settings, wanted: &Token) -> Result<String, Box<dyn Error>> {
-    if settings.jwt_secret.is_empty() {
-        return Err(
-            "jwt_secret is not set (SANDBOX_JWT_SECRET), so the service takes no token".into(),
-        );
-    }
+    let (algorithm, key) = match &wanted.key {
+        Some(path) => private_key(path)?,
+        None if settings.jwt_secret.is_empty() => {
+            return Err(
+                "neither jwt_secret (SANDBOX_JWT_SECRET) nor --key is given to sign with".into(),
+            );
+        }
+        None => (
+            Algorithm::HS256,
+            EncodingKey::from_secret(settings.jwt_secret.as_bytes()),
+        ),
+    };
     for tenant in &wanted.tenant {
         tenant.parse::<TenantId>()?;
     }
@@ -44,6 +56,31 @@ fn mint(settings: &Settings, wanted: &Token) -> Result<String, Box<dyn Error>> {
             claims[claim] = Value::from(value.as_str());
         }
     }
-    let key = EncodingKey::from_secret(settings.jwt_secret.as_bytes());
-    Ok(encode(&Header::default(), &claims, &key)?)
+    let header = Header {
+        kid: wanted.kid.clone(),
+        ..Header::new(algorithm)
+    };
+    Ok(encode(&header, &claims, &key)?)
+}
+
+/// A private key, and the algorithm that goes with its kind.
+fn private_key(path: &Path) -> Result<(Algorithm, EncodingKey), Box<dyn Error>> {
+    let text =
+        fs::read(path).map_err(|error| format!("failed to read `{}`: {error}", path.display()))?;
+    let (label, der) = pem::decode_vec(text.trim_ascii())
+        .map_err(|_| format!("`{}` is not a key in PEM", path.display()))?;
+    if label != "PRIVATE KEY" {
+        return Err(format!("`{}` is not a private key in PKCS#8", path.display()).into());
+    }
+    let info = PrivateKeyInfo::try_from(der.as_slice())
+        .map_err(|_| format!("the key in `{}` is damaged", path.display()))?;
+    match info.algorithm.oid {
+        RSA => Ok((
+            Algorithm::RS256,
+            EncodingKey::from_rsa_der(info.private_key),
+        )),
+        EC => Ok((Algorithm::ES256, EncodingKey::from_ec_der(&der))),
+        ED25519 => Ok((Algorithm::EdDSA, EncodingKey::from_ed_der(&der))),
+        _ => Err("the key is neither RSA, nor P-256, nor Ed25519".into()),
+    }
 }

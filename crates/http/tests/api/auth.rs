@@ -1,7 +1,11 @@
 //! Whose token opens what.
 
+use std::sync::Arc;
+
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
-use sandbox_http::{Auth, Hs256};
+use sandbox_auth::{ApiKey, ApiKeys, Auth, TokenRules, Tokens, VerifyingKey};
+use sandbox_core::Timestamp;
+use sandbox_store::{KeyRecord, KeyStore as _, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Service, Setup, start, start_with};
@@ -11,18 +15,46 @@ const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const PAST: u64 = 1_000_000_000;
 const FUTURE: u64 = 9_000_000_000;
 
-async fn guarded(audience: Option<&str>, issuer: Option<&str>) -> Service {
-    let auth = Auth::hs256(&Hs256 {
-        secret: SECRET.into(),
+fn tokens(audience: Option<&str>, issuer: Option<&str>) -> Tokens {
+    let rules = TokenRules {
         audience: audience.map(str::to_owned),
         issuer: issuer.map(str::to_owned),
         leeway_seconds: 30,
-    });
+    };
+    Tokens::signed_by(VerifyingKey::from_secret(SECRET).unwrap(), rules)
+}
+
+async fn guarded(audience: Option<&str>, issuer: Option<&str>) -> Service {
+    guarded_by(Auth::on(Some(tokens(audience, issuer)), None)).await
+}
+
+async fn guarded_by(auth: Auth) -> Service {
     start_with(Setup {
-        auth: auth.unwrap(),
+        auth,
         ..Setup::default()
     })
     .await
+}
+
+/// Keys of tenant `acme`: one of a tenant, one of an admin, one that was revoked.
+pub async fn api_keys() -> (ApiKeys, [String; 3]) {
+    let store = SqliteStore::in_memory().await.unwrap();
+    let mut shown = Vec::new();
+    for (admin, revoked_at) in [(false, None), (true, None), (false, Some(Timestamp(2)))] {
+        let key = ApiKey::generate().unwrap();
+        let record = KeyRecord {
+            id: key.id().to_owned(),
+            tenant: "acme".parse().unwrap(),
+            admin,
+            name: "ci".to_owned(),
+            secret_sha256: key.secret_sha256(),
+            created_at: Timestamp(1),
+            revoked_at,
+        };
+        store.add_key(&record).await.unwrap();
+        shown.push(key.reveal());
+    }
+    (ApiKeys::new(Arc::new(store)), shown.try_into().unwrap())
 }
 
 fn token(claims: &Value) -> String {
@@ -322,13 +354,106 @@ async fn without_tokens_foreign_pages_are_kept_out() {
     }
 }
 
-#[test]
-fn an_empty_secret_is_refused() {
-    let empty = Hs256 {
-        secret: String::new(),
-        audience: None,
-        issuer: None,
-        leeway_seconds: 0,
+#[tokio::test]
+async fn an_api_key_is_taken_in_either_header() {
+    let (keys, [key, admin, revoked]) = api_keys().await;
+    let service = guarded_by(Auth::on(Some(tokens(None, None)), Some(keys))).await;
+    let call = async |headers: &[(&str, &str)], body: Value| {
+        service.post_with("/bash", headers, body).await
     };
-    assert!(Auth::hs256(&empty).is_err());
+    let run = json!({"command": "true", "session_id": "s"});
+    let bearer = format!("Bearer {key}");
+    for headers in [("x-api-key", key.as_str()), ("authorization", &bearer)] {
+        assert_eq!(call(&[headers], run.clone()).await.status, 200);
+    }
+    let foreign = json!({"command": "true", "tenant_id": "other"});
+    for key in [&key, &admin] {
+        let answer = call(&[("x-api-key", key)], foreign.clone()).await;
+        assert_eq!(answer.problem(), (403, "forbidden_tenant".into()));
+    }
+    let wrong_secret = format!("{}{}", &key[..key.len() - 8], "AAAAAAAA");
+    for (bad, detail) in [
+        (wrong_secret.as_str(), "the API key is not valid"),
+        ("sbx_", "the API key is not valid"),
+        ("", "the API key is not valid"),
+        (&revoked, "the API key was revoked"),
+    ] {
+        let answer = call(&[("x-api-key", bad)], run.clone()).await;
+        assert_eq!(answer.problem(), (401, "unauthorized".into()), "{bad}");
+        assert_eq!(answer.detail(), detail);
+        assert_eq!(answer.header("www-authenticate"), "Bearer");
+    }
+    // The admin's key manages the sessions of every tenant, the other does not.
+    let other = token(&claims(json!({"tenant_id": "other"})));
+    bash(&service, &other, json!({"session_id": "t"})).await;
+    let see = async |key: &str| {
+        let headers = [("x-api-key", key)];
+        service
+            .send("GET", "/sessions/other/t", &headers, "")
+            .await
+            .status
+    };
+    assert_eq!(see(&key).await, 403);
+    assert_eq!(see(&admin).await, 200);
+}
+
+#[tokio::test]
+async fn two_credentials_are_none() {
+    let (keys, [key, ..]) = api_keys().await;
+    let service = guarded_by(Auth::on(Some(tokens(None, None)), Some(keys))).await;
+    let good = format!("Bearer {}", token(&claims(json!({}))));
+    let bearer_key = format!("Bearer {key}");
+    for headers in [
+        [("authorization", good.as_str()), ("x-api-key", &key)],
+        [("authorization", &bearer_key), ("x-api-key", &key)],
+        [("authorization", "Basic dTpw"), ("x-api-key", &key)],
+        [("authorization", &good), ("authorization", &good)],
+        [("authorization", &good), ("authorization", "")],
+        [("x-api-key", &key), ("X-API-Key", &key)],
+    ] {
+        let answer = service
+            .post_with("/bash", &headers, json!({"command": "true"}))
+            .await;
+        assert_eq!(
+            answer.problem(),
+            (401, "unauthorized".into()),
+            "{headers:?}"
+        );
+    }
+    for name in ["authorization", "x-api-key"] {
+        let not_text = format!("Bearer {}", '\u{e9}');
+        let answer = service
+            .post_with("/bash", &[(name, &not_text)], json!({"command": "true"}))
+            .await;
+        assert_eq!(answer.problem(), (401, "unauthorized".into()), "{name}");
+    }
+    assert!(service.sessions.list().is_empty());
+}
+
+#[tokio::test]
+async fn a_credential_of_the_other_kind_says_which_is_taken() {
+    let (keys, [key, ..]) = api_keys().await;
+    let by_token = guarded(None, None).await;
+    let by_key = guarded_by(Auth::on(None, Some(keys))).await;
+    let nobody = guarded_by(Auth::on(None, None)).await;
+    let good = format!("Bearer {}", token(&claims(json!({}))));
+    let bearer_key = format!("Bearer {key}");
+    let ask = async |service: &Service, headers: &[(&str, &str)]| {
+        let answer = service
+            .post_with("/bash", headers, json!({"command": "true"}))
+            .await;
+        (answer.status.as_u16(), answer.detail())
+    };
+    let keys_only = "tokens are not taken here, an API key is needed";
+    let tokens_only = "API keys are not taken here, a bearer token is needed";
+    for (service, headers, detail) in [
+        (&by_token, vec![("x-api-key", key.as_str())], tokens_only),
+        (&by_token, vec![("authorization", &bearer_key)], tokens_only),
+        (&by_key, vec![("authorization", &good)], keys_only),
+        (&by_key, vec![], "an API key is needed"),
+        (&nobody, vec![("authorization", &good)], keys_only),
+        (&nobody, vec![("x-api-key", &key)], tokens_only),
+    ] {
+        assert_eq!(ask(service, &headers).await, (401, detail.to_owned()));
+    }
 }

@@ -5,11 +5,16 @@ use std::{
     sync::{Arc, Mutex, OnceLock},
 };
 
+use jsonwebtoken::{EncodingKey, Header, encode};
+use sandbox_auth::{Auth, TokenRules, Tokens, VerifyingKey};
 use sandbox_backend::Problem;
 use serde_json::{Value, json};
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::support::{FakeBackend, Setup, start_with};
+use crate::{
+    auth::api_keys,
+    support::{FakeBackend, Setup, start_with},
+};
 
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
@@ -124,6 +129,65 @@ async fn a_line_names_the_callers_trace_and_the_answer_too() {
     let about = lines.about("r5");
     assert_eq!(about[0]["span"]["trace.id"], Value::Null);
     assert!(!Value::from(about).to_string().contains("evil"));
+}
+
+#[tokio::test]
+async fn no_token_and_no_key_is_in_the_log() {
+    let lines = lines();
+    let (keys, shown) = api_keys().await;
+    let secret = "a secret of at least thirty-two bytes";
+    let tokens = Tokens::signed_by(
+        VerifyingKey::from_secret(secret).unwrap(),
+        TokenRules::default(),
+    );
+    let service = start_with(Setup {
+        auth: Auth::on(Some(tokens), Some(keys)),
+        ..Setup::default()
+    })
+    .await;
+    let signed = |claims: Value| {
+        let key = EncodingKey::from_secret(secret.as_bytes());
+        encode(&Header::default(), &claims, &key).unwrap()
+    };
+    let claims = json!({"sub": "auth0|u1", "exp": 9_000_000_000_u64, "tenant_id": "acme"});
+    let good = signed(claims.clone());
+    let mut expired = claims;
+    expired["exp"] = json!(1);
+    let forged = format!("{}AAAA", &good[..good.len() - 4]);
+    let wrong_key = format!("{}AAAA", &shown[0][..shown[0].len() - 4]);
+    let headers: Vec<(&str, String)> = vec![
+        ("authorization", format!("Bearer {good}")),
+        ("authorization", format!("Bearer {}", signed(expired))),
+        ("authorization", format!("Bearer {forged}")),
+        ("authorization", format!("Bearer {}", shown[0])),
+        ("authorization", "Bearer not-even-a-token".to_owned()),
+        ("authorization", "Basic not-even-a-token".to_owned()),
+        ("x-api-key", shown[0].clone()),
+        ("x-api-key", shown[1].clone()),
+        ("x-api-key", shown[2].clone()),
+        ("x-api-key", wrong_key),
+        ("x-api-key", "sbx_not-even-a-token".to_owned()),
+    ];
+    for (at, (name, value)) in headers.iter().enumerate() {
+        let id = format!("secret-{at}");
+        let headers = [("x-request-id", id.as_str()), (name, value)];
+        let answer = service
+            .post_with("/bash", &headers, json!({"command": "true"}))
+            .await;
+        assert!(!lines.about(&id).is_empty());
+        // Nor in the answer.
+        let part = &value[value.len() - 12..];
+        assert!(!answer.text().contains(part), "{}", answer.text());
+    }
+    let all = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for (_, value) in &headers {
+        let part = &value[value.len() - 12..];
+        assert!(!all.contains(part), "{part} is in the log: {all}");
+    }
+    // Who called is there: the token's subject, the key's id.
+    let caller = |id: &str| lines.about(id).last().unwrap()["span"]["caller.subject"].clone();
+    assert_eq!(caller("secret-0"), "auth0|u1");
+    assert_eq!(caller("secret-6"), format!("key:{}", &shown[0][4..20]));
 }
 
 #[tokio::test]
