@@ -27,6 +27,8 @@ if [ "${1:-run}" = test ]; then
 	usr rustc rustc
 	usr javac default-jdk-headless
 	usr Rscript r-base-core
+	# The tests start a server of their own; its programs are often not on PATH.
+	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need initdb postgresql
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

@@ -10,7 +10,7 @@ use std::{
 
 use sandbox_auth::ApiKey;
 use sandbox_core::{Clock as _, SystemClock, TenantId, Timestamp};
-use sandbox_store::{KeyRecord, KeyStore, SqliteStore};
+use sandbox_store::{KeyRecord, KeyStore};
 
 use crate::{
     cli::{CreateKey, KeysCommand},
@@ -36,12 +36,11 @@ pub fn run(settings: &Settings, command: &KeysCommand) -> Result<()> {
 }
 
 async fn open(settings: &Settings) -> Result<Arc<dyn KeyStore>> {
-    let path = settings.database();
-    if let Some(dir) = path.parent() {
-        fs::create_dir_all(dir)
-            .map_err(|error| format!("failed to make the folder `{}`: {error}", dir.display()))?;
-    }
-    Ok(Arc::new(SqliteStore::open(&path).await?))
+    let dir = &settings.state_dir;
+    fs::create_dir_all(dir)
+        .map_err(|error| format!("failed to make the folder `{}`: {error}", dir.display()))?;
+    // Keys are no service's own.
+    Ok(sandbox_store::open(&settings.database(), "").await?)
 }
 
 /// The key alone is on standard output, for scripts.

@@ -19,7 +19,7 @@ use sandbox_http::{
     AppParts, AppState, HttpSettings, LanguageTable, Metrics, ServeLimits, SessionWatch, Spans,
 };
 use sandbox_session::{SessionManager, SessionSettings};
-use sandbox_store::{SqliteStore, Store};
+use sandbox_store::Store;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
@@ -51,7 +51,7 @@ pub fn serve(settings: Settings) -> Result<()> {
 async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
     let backend = LocalBackend::new(local_config(&settings)?)?;
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&settings.database()).await?);
+    let store = sandbox_store::open(&settings.database(), &own_name(&settings)?).await?;
     let auth = auth(&settings, Arc::clone(&store) as _)?;
     let open_to_all = auth.is_off();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -197,6 +197,33 @@ fn own_state_dir(settings: &Settings) -> Result<File> {
     Ok(lock)
 }
 
+/// The name that this service's sessions have in a database which it may share
+/// with others. It goes with the state directory, which has the workspaces.
+fn own_name(settings: &Settings) -> Result<String> {
+    let path = settings.state_dir.join("instance");
+    let failed = |error: io::Error| format!("failed to keep `{}`: {error}", path.display());
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let name = text.trim();
+            match name.parse::<uuid::Uuid>() {
+                Ok(_) => Ok(name.to_owned()),
+                Err(_) => Err(format!("`{}` has no UUID in it", path.display()).into()),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = uuid::Uuid::new_v4().to_string();
+            // Never half a name, whenever the machine stops.
+            let new = path.with_extension("new");
+            let mut file = File::create(&new).map_err(failed)?;
+            writeln!(file, "{name}").map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+            fs::rename(&new, &path).map_err(failed)?;
+            Ok(name)
+        }
+        Err(error) => Err(failed(error).into()),
+    }
+}
+
 pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
     let guest = guest_binary::materialise(&settings.state_dir.join("guest"))
         .map_err(|error| format!("failed to write the guest to the state directory: {error}"))?;
@@ -295,8 +322,8 @@ async fn store_readiness(store: &dyn Store) -> Readiness {
         Ok(()) => Readiness::default(),
         Err(_) => Readiness {
             problems: vec![Problem::new(
-                "the registry of sessions does not answer",
-                "look at the disk of state_dir, or at database_url",
+                "the store does not answer",
+                "look at the disk of state_dir, or at the server in database_url",
             )],
         },
     }

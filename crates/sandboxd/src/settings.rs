@@ -378,8 +378,11 @@ impl Settings {
             }
         }
         auth::check(self)?;
-        if !(self.database_url.is_empty() || self.database_url.starts_with("sqlite:")) {
-            return invalid("database_url", "this version keeps its registry in SQLite");
+        if !(self.database_url.is_empty() || sandbox_store::is_known(&self.database_url)) {
+            return invalid(
+                "database_url",
+                "sqlite:PATH, sqlite::memory:, postgres://... or postgresql://... is expected",
+            );
         }
         for (key, value) in [
             ("timeout_sec", self.timeout_sec),
@@ -429,11 +432,12 @@ impl Settings {
         (0 < first && first <= last && last < u32::MAX).then_some(first..=last)
     }
 
-    /// The file of the registry.
-    pub fn database(&self) -> PathBuf {
-        match self.database_url.strip_prefix("sqlite:") {
-            Some(path) => PathBuf::from(path.trim_start_matches("//")),
-            None => self.state_dir.join("sandboxd.db"),
+    /// Which database; it may have a password in it.
+    pub fn database(&self) -> String {
+        if self.database_url.is_empty() {
+            format!("sqlite:{}", self.state_dir.join("sandboxd.db").display())
+        } else {
+            self.database_url.clone()
         }
     }
 }
@@ -454,6 +458,9 @@ impl Loaded {
                 .to_owned();
             let shown = if SECRETS.contains(&key.as_str()) && value.as_str() != Some("") {
                 "\"********\"".to_owned()
+            } else if key == "database_url" && value.as_str() != Some("") {
+                let url = value.as_str().unwrap_or_default();
+                Shown(&sandbox_store::shown(url).into()).to_string()
             } else {
                 Shown(&value).to_string()
             };
@@ -515,6 +522,7 @@ mod tests {
             ("SANDBOX_TYPE", "local"),
             ("SANDBOX_JWT_SECRET", "00123456789012345678901234567890"),
             ("SANDBOX_MEM_LIMIT", "1g"),
+            ("DATABASE_URL", "postgres://u:hidden@h:1/d?password=hidden"),
             ("PATH", "/bin"),
         ])
         .unwrap();
@@ -528,6 +536,11 @@ mod tests {
         assert!(report.contains("max_sessions = 7  # environment (SANDBOX_MAX_SESSIONS)\n"));
         assert!(report.contains("pids_limit = 256  # default\n"), "{report}");
         assert!(!report.contains("0012345"), "{report}");
+        assert!(
+            report.contains("database_url = \"postgres://********@h:1/d?********\""),
+            "{report}"
+        );
+        assert!(!report.contains("hidden"), "{report}");
     }
 
     #[test]
@@ -595,6 +608,7 @@ mod tests {
                 "bad value for `otlp_endpoint`",
             ),
             ("DATABASE_URL", "mysql://x", "bad value for `database_url`"),
+            ("DATABASE_URL", "sqlite:", "bad value for `database_url`"),
         ] {
             let error = load_with(&[(name, value)]).err().unwrap().to_string();
             assert!(error.starts_with(expected), "{error}");

@@ -73,6 +73,18 @@ impl SqliteStore {
         Ok(store)
     }
 
+    /// Makes what was kept before there were owners this owner's.
+    pub(crate) async fn adopt(&self, owner: &str) -> Result<(), StoreError> {
+        let update = Statement::new(
+            "UPDATE sessions SET owner = $1 WHERE owner = ''",
+            [owner.into()],
+        );
+        self.database
+            .execute("name the owner of sessions", vec![update])
+            .await?;
+        Ok(())
+    }
+
     fn on(database: Sqlite) -> Self {
         Self {
             database,

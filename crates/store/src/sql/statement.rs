@@ -117,6 +117,11 @@ impl<'a> Statement<'a> {
         self
     }
 
+    /// Whether its answer is rows rather than a count.
+    pub fn returns_rows(&self) -> bool {
+        self.sql.starts_with("SELECT") || self.sql.contains(" RETURNING ")
+    }
+
     pub fn sql(&mut self, text: &str) {
         self.sql.to_mut().push_str(text);
     }
