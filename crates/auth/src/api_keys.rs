@@ -220,3 +220,34 @@ fn make_room<T>(map: &mut HashMap<String, T>, until: impl Fn(&T) -> Instant) {
         map.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sandbox_core::Timestamp;
+
+    use super::*;
+
+    fn key(id: &str) -> KeyRecord {
+        KeyRecord {
+            id: id.to_owned(),
+            tenant: "acme".parse().unwrap(),
+            admin: false,
+            name: String::new(),
+            secret_sha256: [0; 32],
+            created_at: Timestamp(0),
+            revoked_at: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_memory_has_a_bound() {
+        let mut memory = Memory::default();
+        for at in 0..3 * MAX_KNOWN {
+            let id = at.to_string();
+            memory.keep(&format!("un{id}"), None, Instant::now());
+            memory.keep(&id, Some(Arc::new(key(&id))), Instant::now());
+            assert!(memory.known.len() <= MAX_KNOWN);
+            assert!(memory.unknown.len() <= MAX_UNKNOWN);
+        }
+    }
+}

@@ -74,7 +74,11 @@ impl Jwks {
     ///
     /// Requires a Tokio runtime.
     pub fn start(url: JwksUrl, only: Option<Algorithm>, times: JwksTimes) -> Self {
-        let (publish, published) = watch::channel(Published::default());
+        let (publish, published) = watch::channel(Published {
+            // The task begins with it.
+            fetching: true,
+            ..Published::default()
+        });
         let asked = Arc::new(Notify::new());
         let fetcher = Fetcher {
             url,
