@@ -12,6 +12,7 @@ need bwrap bubblewrap
 need cc gcc
 need curl curl
 if [ "${1:-run}" = test ]; then
+	need openssl openssl
 	need perl perl
 	need pgrep procps
 	need setsid util-linux

@@ -226,9 +226,9 @@ fn log(fetched: &Result<KeySet, FetchError>, failed_before: bool) {
         Err(error) if failed_before => debug!("failed to fetch the set of keys: {error}"),
         Err(error) => {
             let cause = error.source().map(|it| format!(": {it}"));
+            let cause = cause.unwrap_or_default();
             warn!(
-                "failed to fetch the set of keys: {error}{}; the last good one stays in use",
-                cause.unwrap_or_default()
+                "failed to fetch the set of keys: {error}{cause}; the last good one, if any, stays in use"
             );
         }
     }
