@@ -30,6 +30,10 @@ if [ "${1:-run}" = test ]; then
 	usr Rscript r-base-core
 	# The tests start a server of their own; its programs are often not on PATH.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need initdb postgresql
+	# Figures and tables of the interpreter that sandboxes see.
+	for name in matplotlib pandas; do
+		[ -d "/usr/lib/python3/dist-packages/$name" ] || missing+=("python3-$name")
+	done
 fi
 
 if [ ${#missing[@]} -gt 0 ]; then

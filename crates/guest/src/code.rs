@@ -8,6 +8,7 @@ use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{Code, RunRequest, RunResponse};
 
 use crate::{
+    display::Display,
     error::{error, from_io},
     path,
     run::{Build, RunToEnd, ScriptFile, Starter, run_to_end},
@@ -72,6 +73,14 @@ impl Code for CodeService {
                 Some(file)
             }
         };
+        // A run that cannot display is a run all the same.
+        let display = match request.python_display {
+            true => Display::prepare(&self.guest).await.ok(),
+            false => None,
+        };
+        if let Some(display) = &display {
+            display.add_to(&mut env);
+        }
         let run = RunToEnd {
             argv,
             env,
@@ -85,6 +94,7 @@ impl Code for CodeService {
             live: request.live,
             spill_limit: request.spill_limit_bytes,
             artifacts: request.artifacts.into_option(),
+            display,
         };
         let mut events = run_to_end(&self.guest, &self.starter, run).await?;
         Ok(Response::stream(stream::poll_fn(move |cx| {

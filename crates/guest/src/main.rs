@@ -8,6 +8,7 @@
 mod artifacts;
 mod blocking;
 mod code;
+mod display;
 mod error;
 mod filesystem;
 mod own_folder;

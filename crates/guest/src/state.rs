@@ -6,7 +6,10 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use crate::artifacts::{LastChange, Reported};
+use crate::{
+    artifacts::{LastChange, Reported},
+    display::Modules,
+};
 
 pub(crate) struct Guest {
     pub workspace: PathBuf,
@@ -14,6 +17,8 @@ pub(crate) struct Guest {
     pub last_change: LastChange,
     /// Files that runs made and that were told of.
     pub reported: Reported,
+    /// What makes Python programs display.
+    pub python_modules: Modules,
     env: RwLock<BTreeMap<String, String>>,
 }
 
@@ -29,6 +34,7 @@ impl Guest {
             workspace,
             last_change: LastChange::default(),
             reported: Reported::default(),
+            python_modules: Modules::default(),
             env: RwLock::new(env),
         }
     }

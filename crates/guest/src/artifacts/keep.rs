@@ -1,10 +1,11 @@
 //! Copying what a run made, within limits.
 
 use std::{
+    collections::HashSet,
     fs::File,
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::fd::OwnedFd,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use rustix::{
@@ -22,6 +23,8 @@ pub(super) const FOLDER: &str = "artifacts";
 const CHUNK: usize = 128 * 1024;
 /// Of the beginning, to tell what it is.
 const HEAD: usize = 512;
+/// Files of figures that are remembered.
+const MAX_PLOTS: usize = 1000;
 
 /// What may still be kept of a run, and what was not.
 pub(crate) struct Keeper {
@@ -29,6 +32,7 @@ pub(crate) struct Keeper {
     bytes_left: u64,
     max_file_bytes: u64,
     omitted: u32,
+    plots: HashSet<PathBuf>,
 }
 
 /// What is known of a file that is to be kept.
@@ -37,7 +41,6 @@ pub(crate) struct About {
     /// Where the program put it; none where that is nowhere to be seen.
     pub path: Option<String>,
     pub is_plot: bool,
-    pub table_json: String,
 }
 
 struct Copied {
@@ -54,7 +57,19 @@ impl Keeper {
             bytes_left: limits.map_or(0, |limits| limits.max_total_bytes),
             max_file_bytes: limits.map_or(0, |limits| limits.max_file_bytes),
             omitted: 0,
+            plots: HashSet::new(),
         }
+    }
+
+    /// A figure was saved to a file of the workspace.
+    pub fn note_plot(&mut self, path: &Path) {
+        if self.plots.len() < MAX_PLOTS {
+            self.plots.insert(path.to_owned());
+        }
+    }
+
+    pub(super) fn is_plot(&self, path: &Path) -> bool {
+        self.plots.contains(path)
     }
 
     pub fn omitted(&self) -> u32 {
@@ -114,7 +129,6 @@ impl Keeper {
             mime_type: kind.mime_type.to_owned(),
             size_bytes: copied.size,
             sha256: copied.hash.finalize().to_vec(),
-            table_json: about.table_json,
             ..Default::default()
         })
     }
@@ -197,7 +211,6 @@ mod tests {
             name: name.into(),
             path: Some(name.into()),
             is_plot: false,
-            table_json: String::new(),
         }
     }
 

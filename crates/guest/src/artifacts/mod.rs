@@ -9,8 +9,7 @@ mod reported;
 mod walk;
 
 use std::{
-    collections::HashSet,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,7 +32,6 @@ pub(crate) async fn find(
     guest: &Arc<Guest>,
     since: Moment,
     mut keeper: Keeper,
-    plots: HashSet<PathBuf>,
     events: &EventSender,
 ) -> Keeper {
     let until = Instant::now() + TIME_LIMIT;
@@ -55,10 +53,9 @@ pub(crate) async fn find(
             keeper.omit(1);
             continue;
         }
-        let is_plot = plots.contains(&file.path);
         let (guest, go_on) = (Arc::clone(guest), go_on.clone());
         let kept = tokio::task::spawn_blocking(move || {
-            let artifact = keep_found(&mut keeper, &guest.workspace, &file, is_plot, &go_on);
+            let artifact = keep_found(&mut keeper, &guest.workspace, &file, &go_on);
             (keeper, artifact)
         });
         let Ok((back, artifact)) = kept.await else {
@@ -81,7 +78,6 @@ fn keep_found(
     keeper: &mut Keeper,
     workspace: &Path,
     file: &walk::Found,
-    is_plot: bool,
     go_on: &impl Fn() -> bool,
 ) -> Option<sandbox_wire::sandbox::v1::Artifact> {
     let Ok(opened) = walk::open(workspace, &file.path) else {
@@ -96,8 +92,7 @@ fn keep_found(
             .to_string_lossy()
             .into_owned(),
         path: Some(file.path.to_string_lossy().into_owned()),
-        is_plot,
-        table_json: String::new(),
+        is_plot: keeper.is_plot(&file.path),
     };
     keeper.keep(workspace, &opened, about, go_on)
 }

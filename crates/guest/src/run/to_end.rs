@@ -1,7 +1,6 @@
 //! A run that belongs to its caller, from start to end.
 
 use std::{
-    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,6 +23,7 @@ use super::{
 };
 use crate::{
     artifacts::{self, Keeper},
+    display::Display,
     error::error,
     state::Guest,
     supervise::control::Exit,
@@ -46,6 +46,7 @@ pub(crate) struct RunToEnd {
     pub live: bool,
     pub spill_limit: u64,
     pub artifacts: Option<ArtifactLimits>,
+    pub display: Option<Display>,
 }
 
 /// Starts the run; it is killed when the receiver of its events is dropped.
@@ -127,6 +128,12 @@ pub(crate) async fn run_to_end(
     let stderr = tokio::spawn(follow(Stream::STREAM_STDERR, from_stderr));
     let starter = starter.clone();
     let guest = Arc::clone(guest);
+    let mut keeper = Keeper::new(run.artifacts.as_ref());
+    let displaying = run.display.map(|display| {
+        let keeper = std::mem::replace(&mut keeper, Keeper::new(None));
+        let follow = display.follow(Arc::clone(&guest), keeper, events.clone(), has_ended);
+        tokio::spawn(follow)
+    });
     tokio::spawn(async move {
         let end = steps
             .until_end(&starter, &events, &over, run.timeout, run.grace)
@@ -163,9 +170,11 @@ pub(crate) async fn run_to_end(
                 return;
             }
         };
-        let mut keeper = Keeper::new(run.artifacts.as_ref());
+        if let Some(displaying) = displaying {
+            keeper = displaying.await.unwrap_or(keeper);
+        }
         if let Some(since) = began_at {
-            keeper = artifacts::find(&guest, since, keeper, HashSet::new(), &events).await;
+            keeper = artifacts::find(&guest, since, keeper, &events).await;
         }
         guest.last_change.is_now();
         let message = Ended {

@@ -17,7 +17,8 @@ use sandbox_core::{Program, RunOutcome, RunRequest, Script};
 use tempfile::TempDir;
 use tokio::net::UnixStream;
 
-struct GuestProcess(Child);
+/// With a folder for temporary files of its own.
+struct GuestProcess(Child, TempDir);
 
 impl Drop for GuestProcess {
     fn drop(&mut self) {
@@ -28,14 +29,17 @@ impl Drop for GuestProcess {
 
 fn start(workspace: &TempDir) -> (GuestProcess, UnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
     let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
         .args(["serve", "--workspace"])
         .arg(workspace.path())
+        .env("TMPDIR", temporary.path())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
     ours.set_nonblocking(true).unwrap();
-    (GuestProcess(process), UnixStream::from_std(ours).unwrap())
+    let process = GuestProcess(process, temporary);
+    (process, UnixStream::from_std(ours).unwrap())
 }
 
 /// A guest, spoken to as the service does.

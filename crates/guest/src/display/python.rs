@@ -1,0 +1,75 @@
+//! Where the interpreter finds what makes it display.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+};
+
+const FILES: [(&str, &str); 2] = [
+    ("sitecustomize.py", include_str!("sitecustomize.py")),
+    ("display.py", include_str!("display.py")),
+];
+
+/// A folder of modules outside the workspace, made when it is first needed.
+#[derive(Default)]
+pub(crate) struct Modules(Mutex<Option<PathBuf>>);
+
+impl Modules {
+    /// The folder; another one when programs have changed what is in it.
+    pub fn path(&self) -> io::Result<PathBuf> {
+        let mut path = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*path {
+            Some(path) if is_whole(path) => Ok(path.clone()),
+            _ => Ok(path.insert(make()?).clone()),
+        }
+    }
+}
+
+fn make() -> io::Result<PathBuf> {
+    let mut random = [0; 8];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
+    let name = format!(".sandbox-python-{:016x}", u64::from_ne_bytes(random));
+    let path = std::env::temp_dir().join(name);
+    fs::DirBuilder::new().mode(0o755).create(&path)?;
+    for (name, text) in FILES {
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true).mode(0o644);
+        let mut file = options.open(path.join(name))?;
+        file.write_all(text.as_bytes())?;
+    }
+    Ok(path)
+}
+
+/// Looked at before it is read: a FIFO would be waited for.
+fn is_whole(path: &Path) -> bool {
+    FILES.iter().all(|(name, text)| {
+        let path = path.join(name);
+        fs::symlink_metadata(&path)
+            .is_ok_and(|found| found.is_file() && found.len() == text.len() as u64)
+            && fs::read(&path).is_ok_and(|read| read == text.as_bytes())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_changed_is_not_used_again() {
+        let modules = Modules::default();
+        let first = modules.path().unwrap();
+        assert_eq!(modules.path().unwrap(), first);
+        fs::write(first.join("display.py"), "evil").unwrap();
+        let second = modules.path().unwrap();
+        assert_ne!(first, second);
+        fs::remove_dir_all(&second).unwrap();
+        let third = modules.path().unwrap();
+        assert!(is_whole(&third));
+        for path in [first, third] {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
+}
