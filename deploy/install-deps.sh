@@ -16,6 +16,8 @@ if [ "${1:-run}" = test ]; then
 	need perl perl
 	need pgrep procps
 	need setsid util-linux
+	# Of tools from PyPI.
+	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 	# Of the languages; a program outside /usr is of no use to a sandbox.
 	usr() { [ -x "/usr/bin/$1" ] || missing+=("$2"); }
 	usr node nodejs

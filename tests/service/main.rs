@@ -12,6 +12,7 @@ mod isolation;
 mod languages;
 mod limits;
 mod load;
+mod openapi;
 mod requests;
 mod restart;
 mod run;

@@ -6,7 +6,10 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guest_client::messages::WriteRequest;
 use sandbox_core::ErrorCode;
 use serde::{Deserialize, Deserializer, de};
-use utoipa::ToSchema;
+use utoipa::{
+    ToSchema,
+    openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type},
+};
 
 use crate::{
     HttpSettings,
@@ -56,7 +59,7 @@ pub(crate) struct InputFile {
     encoding: Encoding,
     /// Permissions: octal as a string, such as `"0644"` (the default), or their value as a number.
     #[serde(default, deserialize_with = "mode")]
-    #[schema(value_type = Option<String>, example = "0644")]
+    #[schema(schema_with = mode_schema)]
     mode: Option<u32>,
 }
 
@@ -198,6 +201,28 @@ pub(crate) fn mode<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
         return Err(bad());
     }
     Ok(Some(value))
+}
+
+/// What [`mode`] takes, in the document.
+pub(crate) fn mode_schema() -> Schema {
+    let text = ObjectBuilder::new()
+        .schema_type(Type::String)
+        .pattern(Some("^(0o)?0*[0-7]{1,3}$"));
+    let number = ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(0))
+        .maximum(Some(MAX_MODE));
+    AnyOfBuilder::new()
+        .item(text)
+        .item(number)
+        .item(ObjectBuilder::new().schema_type(Type::Null))
+        .description(Some(
+            "Permissions: octal as a string, such as `\"0644\"` (the default), or their value as a \
+             number.",
+        ))
+        .examples(["0644"])
+        .build()
+        .into()
 }
 
 #[cfg(test)]

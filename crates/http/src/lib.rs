@@ -10,6 +10,7 @@ mod auth;
 mod backends;
 mod bash;
 mod caller;
+mod contract;
 mod docs;
 mod execute;
 mod executions;

@@ -14,7 +14,7 @@ use utoipa::openapi::{
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    AppState, artifacts, auth, backends, bash,
+    AppState, artifacts, auth, backends, bash, contract,
     docs::{self, Document},
     execute, executions, files, health, languages_route,
     problem::{ApiError, Problem},
@@ -103,16 +103,18 @@ fn about() -> OpenApi {
 
 /// The OpenAPI document, made from the routes and what they take and give.
 pub fn openapi() -> OpenApi {
-    routes().into_openapi()
+    contract::complete(routes().into_openapi())
 }
 
 /// The whole service as one router.
 pub fn router(state: AppState) -> Router {
     let (routes, document) = routes().split_for_parts();
-    let document = document.to_json().unwrap_or_else(|error| {
-        tracing::error!("failed to write the OpenAPI document: {error}");
-        "{}".to_owned()
-    });
+    let document = contract::complete(document)
+        .to_json()
+        .unwrap_or_else(|error| {
+            tracing::error!("failed to write the OpenAPI document: {error}");
+            "{}".to_owned()
+        });
     let mut router = Router::new().merge(routes.clone());
     let prefix = state.settings.prefix.as_str().to_owned();
     if !prefix.is_empty() {

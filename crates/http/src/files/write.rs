@@ -27,7 +27,7 @@ pub(crate) struct WriteBody {
     encoding: Encoding,
     /// Permissions: octal as a string, such as `"0644"` (the default), or their value as a number.
     #[serde(default, deserialize_with = "input::mode")]
-    #[schema(value_type = Option<String>, example = "0644")]
+    #[schema(schema_with = input::mode_schema)]
     mode: Option<u32>,
     /// Add to the file's end, in place of replacing it at once.
     #[serde(default)]
