@@ -253,6 +253,38 @@ assert list(wide.columns)[:2] == [0, 1] and list(twice.columns) == ['a', 'a']",
 }
 
 #[tokio::test]
+async fn each_format_of_a_table_is_kept() {
+    let guest = TestGuest::start().await;
+    // As the interpreter describes it where there is pyarrow.
+    let made = artifacts(
+        &guest,
+        r#"import glob, json, os
+folder, = glob.glob('.sandbox/runs/*')
+os.chdir(folder)
+open('1.csv', 'w').write('a\n1\n'); open('1.parquet', 'wb').write(b'PAR1...PAR1')
+table = {'schema': [{'name': 'a', 'dtype': 'int64'}], 'columns_total': 1, 'rows_total': 1,
+         'preview': [{'a': n} for n in range(100)]}
+item = {'type': 'table', 'name': 't.csv', 'csv': '1.csv', 'parquet': '1.parquet', 'table': table}
+open('t', 'w').write(json.dumps(item)); os.rename('t', '1.json')"#,
+    )
+    .await;
+    assert_eq!(kinds(&made), [("t.csv", "table"), ("t.parquet", "table")]);
+    let table: Value = serde_json::from_str(made[0].table.as_ref().unwrap()).unwrap();
+    assert_eq!(table["preview"].as_array().unwrap().len(), 20);
+    let formats = table["formats"].as_array().unwrap();
+    assert_eq!(
+        formats[1],
+        json!({
+            "format": "parquet",
+            "id": made[1].id,
+            "mime_type": "application/vnd.apache.parquet",
+            "size_bytes": 11,
+        })
+    );
+    assert_eq!((formats.len(), &made[1].table), (2, &None));
+}
+
+#[tokio::test]
 async fn objects_are_shown_as_they_can_be() {
     let guest = TestGuest::start().await;
     let (outcome, bundles) = shown(
