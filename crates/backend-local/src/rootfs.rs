@@ -48,8 +48,8 @@ const ETC_LINKS: [(&str, &str); 2] = [
 /// configuration of pip or npm, which may hold a registry's password.
 #[rustfmt::skip]
 const HOST_ETC: &[&str] = &[
-    "R", "alternatives", "fonts", "inputrc", "ld.so.cache", "localtime", "magic", "mime.types",
-    "perl", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services", "ssl/certs",
+    "R", "alternatives", "fonts", "inputrc", "ld.so.cache", "localtime", "magic", "matplotlibrc",
+    "mime.types", "perl", "pki/ca-trust/extracted", "pki/tls/certs", "protocols", "services", "ssl/certs",
     "ssl/openssl.cnf", "timezone",
 ];
 

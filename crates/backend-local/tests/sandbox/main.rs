@@ -10,6 +10,7 @@
 mod isolation;
 mod life;
 mod limits;
+mod made;
 mod outside;
 mod self_test;
 mod support;
