@@ -24,7 +24,7 @@ const MAX_NAMES: usize = 1024;
 /// Of the description of one item.
 const MAX_ITEM_BYTES: u64 = 2 * 1024 * 1024;
 /// How long its removal may take; a program may have filled it.
-const REMOVE_LIMIT: Duration = Duration::from_secs(2);
+const REMOVE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Removed, with all it holds, when dropped.
 pub(super) struct Folder {

@@ -33,7 +33,7 @@ const MAX_ITEMS: usize = 2000;
 /// How often it is looked what is new; a program may make names without end.
 const MAX_LOOKS: usize = 20_000;
 /// For what was displayed just before the end.
-const TIME_LIMIT: Duration = Duration::from_secs(3);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where one run displays.
 pub(crate) struct Display {

@@ -142,3 +142,52 @@ impl Writing {
         Ok(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    fn spilling(workspace: &Path) -> Spilling {
+        Spilling {
+            workspace: workspace.to_owned(),
+            run: "run".into(),
+            kept: 4,
+            limit: 10,
+            over: Arc::default(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_begins_when_the_stream_is_too_large_to_be_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spill = Spill::new(spilling(dir.path()), "stdout");
+        let file = dir.path().join(".sandbox/output/run/stdout");
+        spill.take(b"abcd").await;
+        assert!(!file.exists());
+        spill.take(b"e").await;
+        assert_eq!(fs::read(&file).unwrap(), b"abcde");
+        spill.take(b"fghijkl").await;
+        assert!(spill.is_over());
+        spill.take(b"mn").await;
+        let kept = spill.finish().unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"abcdefghij");
+        assert_eq!(
+            (kept.path.as_str(), kept.size_bytes),
+            (".sandbox/output/run/stdout", 10)
+        );
+        assert_eq!(kept.sha256, Sha256::digest(b"abcdefghij").to_vec());
+    }
+
+    #[test]
+    fn a_disk_that_is_full_leaves_no_half_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writing = Writing::start(&spilling(dir.path()), "stdout").unwrap();
+        let file = dir.path().join(".sandbox/output/run/stdout");
+        assert!(file.exists());
+        writing.file = File::options().write(true).open("/dev/full").unwrap();
+        assert!(writing.add(b"x").is_err());
+        assert!(!file.exists());
+    }
+}
