@@ -180,7 +180,7 @@ fn check(service: &Service, language: &Value, cases: &BTreeMap<String, Case>) ->
     assert_eq!(unknown, None, "{name} has a program without a case");
     let left = service.post(
         "/bash",
-        json!({"session_id": name, "command": "ls -A; ls -Ad /tmp/.build-* 2>/dev/null"}),
+        json!({"session_id": name, "command": "ls -A --ignore=.sandbox; ls -Ad /tmp/.build-* 2>/dev/null"}),
     );
     if left.stdout() != "" {
         failures.push(format!("{name} leaves files: {}", left.body));

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     AppState,
     caller::Caller,
+    executions::EventResponse,
     extract::Json,
     input,
     problem::{ApiResult, Problem},
@@ -66,7 +67,7 @@ pub(crate) struct BashBody {
 #[utoipa::path(
     post, path = "/bash", tag = "run",
     request_body = BashBody,
-    responses((status = 200, description = "The command ran to its end, or was ended", body = RunResponse), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
+    responses((status = 200, description = "It ran to its end, or was ended; or its events", content((RunResponse = "application/json"), (EventResponse = "text/event-stream"))), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn bash(
     caller: Caller,

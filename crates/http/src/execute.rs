@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     AppState,
     caller::Caller,
+    executions::EventResponse,
     extract::Json,
     input::{self, InputFile},
     problem::{ApiResult, Problem},
@@ -79,7 +80,7 @@ fn default_language() -> String {
 #[utoipa::path(
     post, path = "/execute", tag = "run",
     request_body = ExecuteBody,
-    responses((status = 200, description = "The program ran to its end, or was ended", body = RunResponse), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
+    responses((status = 200, description = "It ran to its end, or was ended; or its events", content((RunResponse = "application/json"), (EventResponse = "text/event-stream"))), (status = 202, description = "It still runs after `wait_seconds`", body = RunningResponse), (status = "default", response = Problem)),
 )]
 pub(crate) async fn execute(
     caller: Caller,

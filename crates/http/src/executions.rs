@@ -83,6 +83,21 @@ pub(crate) struct EventsQuery {
     after: Option<u64>,
 }
 
+/// A server-sent event of a run.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "it is the shape of what the stream's frames say")]
+pub(crate) struct EventResponse {
+    /// The event's number, from 1.
+    #[schema(example = "1")]
+    id: String,
+    /// `start`, `stdout`, `stderr`, `display`, `artifact`, `gap`, and last `result` or `error`.
+    #[schema(example = "stdout")]
+    event: String,
+    /// JSON: of output `{text}`, of `result` what /execute answers, of `error` a problem.
+    #[schema(example = "{\"text\":\"42\\n\"}")]
+    data: String,
+}
+
 /// Read a run's events
 ///
 /// Server-sent events, each with its number, from any point that is still kept; a `gap` event
@@ -91,7 +106,7 @@ pub(crate) struct EventsQuery {
     get, path = "/executions/{execution_id}/events", tag = "run",
     params(("execution_id" = String, Path), EventsQuery),
     responses(
-        (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events", body = EventResponse, content_type = "text/event-stream"),
         (status = "default", response = Problem),
     ),
 )]
