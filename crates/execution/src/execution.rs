@@ -17,7 +17,8 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    log::{Event, Item, Log},
+    event::Event,
+    log::{Item, Log},
     text::Decoder,
 };
 
@@ -63,7 +64,7 @@ pub struct Execution {
     runtime: String,
     missing: String,
     request_sha256: String,
-    log: Log,
+    log: Log<Event>,
     phase: watch::Sender<Phase>,
     progress: Mutex<Progress>,
     pub(crate) cancel: CancellationToken,
@@ -355,7 +356,7 @@ impl Execution {
                 displayed: progress.displayed.clone(),
             }));
         }
-        self.log.end();
+        self.log.end(Event::Ended);
         self.phase.send_replace(Phase::Ended);
     }
 }
@@ -395,7 +396,7 @@ impl Drop for Attachment {
 
 impl Reader {
     /// The next item; `None` after the last one, or when it was left behind.
-    pub async fn next(&mut self) -> Option<Item> {
+    pub async fn next(&mut self) -> Option<Item<Event>> {
         self.attachment.0.log.next(self.reader).await
     }
 

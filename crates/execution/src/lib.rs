@@ -15,14 +15,20 @@
 mod artifacts;
 mod audit;
 mod drive;
+mod event;
 mod execution;
 mod executions;
 mod log;
+mod processes;
 mod request;
 mod text;
 
 pub use artifacts::{ArtifactSettings, Artifacts};
+pub use event::Event;
 pub use execution::{Attachment, Execution, Finished, Reader, Snapshot};
 pub use executions::{ExecutionSettings, Executions, Observer, Parts};
-pub use log::{Event, Item};
+pub use log::Item;
+pub use processes::{
+    Attached, Process, ProcessEnd, ProcessEvent, ProcessSettings, Processes, StartProcess,
+};
 pub use request::ExecutionRequest;

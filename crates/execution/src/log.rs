@@ -1,4 +1,4 @@
-//! The events of one run, numbered, in a ring of bounded size.
+//! Events, numbered, in a ring of bounded size.
 //!
 //! A reader that is slow holds the writer back, and through it the program; a
 //! ring that nobody reads forgets its oldest events.
@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use sandbox_core::{Artifact, Stream};
 use tokio::sync::Notify;
 
 /// How long a reader may keep the run waiting before it is left behind.
@@ -17,58 +16,32 @@ const STALL_LIMIT: Duration = Duration::from_secs(60);
 /// What an event costs beside its text.
 const OVERHEAD: usize = 64;
 
-/// Something that happened during a run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Event {
-    /// The program has started.
-    Started,
-    Output {
-        stream: Stream,
-        text: String,
-    },
-    /// A JSON object of MIME type to text.
-    Display(String),
-    Artifact(Artifact),
-    /// The last one: the outcome is known.
-    Ended,
-}
-
-impl Event {
-    fn size(&self) -> usize {
-        OVERHEAD
-            + match self {
-                Self::Started | Self::Ended => 0,
-                Self::Output { text, .. } => text.len(),
-                Self::Display(bundle) => bundle.len(),
-                Self::Artifact(artifact) => {
-                    artifact.name.len()
-                        + 2 * artifact.path.len()
-                        + artifact.table.as_ref().map_or(0, String::len)
-                }
-            }
-    }
+/// What can be kept in the ring.
+pub(crate) trait Weighed: Clone {
+    /// Bytes beside the struct itself, about.
+    fn weight(&self) -> usize;
 }
 
 /// What a reader gets.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Item {
+pub enum Item<E> {
     Event {
         /// From 1, one more with each event.
         id: u64,
-        event: Event,
+        event: E,
     },
     /// Events that the ring has forgotten; the next one has the id after `last`.
     Gap { last: u64 },
 }
 
-pub(crate) struct Log {
-    ring: Mutex<Ring>,
+pub(crate) struct Log<E> {
+    ring: Mutex<Ring<E>>,
     changed: Notify,
     limit: usize,
 }
 
-struct Ring {
-    events: VecDeque<Event>,
+struct Ring<E> {
+    events: VecDeque<E>,
     /// Of the oldest event that is here.
     first: u64,
     bytes: usize,
@@ -78,7 +51,7 @@ struct Ring {
     ended: bool,
 }
 
-impl Log {
+impl<E: Weighed> Log<E> {
     /// Keeps about this many bytes.
     pub fn new(limit: usize) -> Self {
         Self {
@@ -95,19 +68,19 @@ impl Log {
         }
     }
 
-    fn ring(&self) -> MutexGuard<'_, Ring> {
+    fn ring(&self) -> MutexGuard<'_, Ring<E>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds an event; waits for readers that have not seen what would be forgotten.
-    pub async fn push(&self, event: Event) {
+    pub async fn push(&self, event: E) {
         let patience = tokio::time::sleep(STALL_LIMIT);
         tokio::pin!(patience);
         loop {
             let changed = self.changed.notified();
             {
                 let mut ring = self.ring();
-                if ring.make_room(event.size(), self.limit) {
+                if ring.make_room(weighed(&event), self.limit) {
                     ring.append(event);
                     break;
                 }
@@ -121,10 +94,10 @@ impl Log {
     }
 
     /// The last event always has room.
-    pub fn end(&self) {
+    pub fn end(&self, last: E) {
         {
             let mut ring = self.ring();
-            ring.append(Event::Ended);
+            ring.append(last);
             ring.ended = true;
         }
         self.changed.notify_waiters();
@@ -147,7 +120,7 @@ impl Log {
     }
 
     /// The next item; `None` after the last one, or when the reader was left behind.
-    pub async fn next(&self, reader: u64) -> Option<Item> {
+    pub async fn next(&self, reader: u64) -> Option<Item<E>> {
         loop {
             let changed = self.changed.notified();
             let item = {
@@ -176,6 +149,21 @@ impl Log {
         }
     }
 
+    /// Whether a reader has seen all that there is.
+    pub fn is_read(&self, reader: u64) -> bool {
+        let ring = self.ring();
+        ring.readers
+            .get(&reader)
+            .is_none_or(|next| *next >= ring.next_id())
+    }
+
+    /// An event that is still here.
+    pub fn get(&self, id: u64) -> Option<E> {
+        let ring = self.ring();
+        let at = usize::try_from(id.checked_sub(ring.first)?).ok()?;
+        ring.events.get(at).cloned()
+    }
+
     pub fn bytes(&self) -> usize {
         self.ring().bytes
     }
@@ -186,7 +174,11 @@ impl Log {
     }
 }
 
-impl Ring {
+fn weighed(event: &impl Weighed) -> usize {
+    OVERHEAD + event.weight()
+}
+
+impl<E: Weighed> Ring<E> {
     fn next_id(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -200,15 +192,15 @@ impl Ring {
             if self.readers.values().any(|next| *next <= self.first) {
                 return false;
             }
-            self.bytes -= oldest.size();
+            self.bytes -= weighed(oldest);
             self.events.pop_front();
             self.first += 1;
         }
         true
     }
 
-    fn append(&mut self, event: Event) {
-        self.bytes += event.size();
+    fn append(&mut self, event: E) {
+        self.bytes += weighed(&event);
         self.events.push_back(event);
     }
 
@@ -222,14 +214,27 @@ impl Ring {
 mod tests {
     use super::*;
 
-    fn output(text: &str) -> Event {
-        Event::Output {
-            stream: Stream::Stdout,
-            text: text.into(),
+    #[derive(Clone, Debug, PartialEq)]
+    enum Event {
+        Started,
+        Output(String),
+        Ended,
+    }
+
+    impl Weighed for Event {
+        fn weight(&self) -> usize {
+            match self {
+                Self::Output(text) => text.len(),
+                _ => 0,
+            }
         }
     }
 
-    fn item(id: u64, event: Event) -> Option<Item> {
+    fn output(text: &str) -> Event {
+        Event::Output(text.into())
+    }
+
+    fn item(id: u64, event: Event) -> Option<Item<Event>> {
         Some(Item::Event { id, event })
     }
 
@@ -238,7 +243,7 @@ mod tests {
         let log = Log::new(10_000);
         log.push(Event::Started).await;
         log.push(output("a")).await;
-        log.end();
+        log.end(Event::Ended);
         for after in [0, 1, 2] {
             let reader = log.reader(after);
             for (id, event) in [(1, Event::Started), (2, output("a")), (3, Event::Ended)] {

@@ -8,7 +8,10 @@ use http::{Request, Response, StatusCode, Uri};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sandbox_core::{Error, ErrorCode, Result};
-use sandbox_wire::sandbox::v1::{CodeClient, SearchClient, WorkspaceClient};
+use sandbox_wire::{
+    process::ProcessClient,
+    sandbox::v1::{CodeClient, SearchClient, WorkspaceClient},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     sync::watch,
@@ -32,6 +35,7 @@ pub struct GuestConfig {
 #[derive(Clone)]
 pub struct GuestClient {
     pub(crate) code: CodeClient<Transport>,
+    pub(crate) process: ProcessClient<Transport>,
     pub(crate) search: SearchClient<Transport>,
     pub(crate) workspace: WorkspaceClient<Transport>,
     transport: Transport,
@@ -83,6 +87,7 @@ impl GuestClient {
             .with_default_element_memory_limit(2 * MAX_MESSAGE_BYTES);
         Ok(Self {
             code: CodeClient::new(transport.clone(), config.clone()),
+            process: ProcessClient::new(transport.clone(), config.clone()),
             search: SearchClient::new(transport.clone(), config.clone()),
             workspace: WorkspaceClient::new(transport.clone(), config),
             transport,

@@ -35,7 +35,9 @@ pub(crate) fn from_guest(error: ConnectError) -> Error {
         return Error::new(code, message);
     }
     match error.code {
-        Connect::InvalidArgument => Error::new(ErrorCode::InvalidRequest, message),
+        Connect::InvalidArgument | Connect::FailedPrecondition => {
+            Error::new(ErrorCode::InvalidRequest, message)
+        }
         Connect::NotFound => Error::new(ErrorCode::NotFound, message),
         Connect::AlreadyExists => Error::new(ErrorCode::AlreadyExists, message),
         Connect::PermissionDenied => Error::new(ErrorCode::PermissionDenied, message),

@@ -7,10 +7,12 @@
 mod connection;
 mod error;
 mod files;
+mod process;
 mod run;
 
 pub use connection::{GuestClient, GuestConfig};
 pub use files::FileStream;
+pub use process::{ProcessEvent, ProcessRequest, ProcessStream};
 pub use run::{Collected, RunEnd, RunEvent, RunStream, ended_early};
 /// The messages of the calls that are passed on as they are.
 pub use sandbox_wire::sandbox::v1 as messages;

@@ -47,6 +47,15 @@ impl SessionManager {
         self.shared.acquire(key, false).await
     }
 
+    /// Whether there is such a session, and it is not ending.
+    pub fn knows(&self, key: &SessionKey) -> bool {
+        self.shared
+            .table()
+            .entries
+            .get(key)
+            .is_some_and(|entry| !matches!(entry.state, State::Ending { .. }))
+    }
+
     /// A sandbox that runs now, if there is one; none is started.
     pub fn lease_running(&self, key: &SessionKey) -> Option<Lease> {
         let table = self.shared.table();

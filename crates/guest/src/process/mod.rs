@@ -22,9 +22,8 @@ use sandbox_wire::process::{
     },
     CloseStdinRequest, CloseStdinResponse, ConnectRequest, ConnectResponse, ListRequest,
     ListResponse, PTY, Process, ProcessEvent, ProcessInfo, ProcessInput, ProcessSelector,
-    SendInputRequest, SendInputResponse, SendSignalRequest, SendSignalResponse, Signal,
-    StartRequest, StartResponse, StreamInputRequest, StreamInputResponse, UpdateRequest,
-    UpdateResponse,
+    SendInputRequest, SendInputResponse, SendSignalRequest, SendSignalResponse, StartRequest,
+    StartResponse, StreamInputRequest, StreamInputResponse, UpdateRequest, UpdateResponse,
     process_event::KeepAlive,
 };
 use terminal::Terminal;
@@ -324,11 +323,9 @@ impl Process for ProcessService {
     ) -> ServiceResult<SendSignalResponse> {
         let request = request.to_owned_message();
         let process = self.find_running(request.process.as_option())?;
-        let signal = match request.signal.as_known() {
-            Some(Signal::SIGNAL_SIGKILL) => OsSignal::KILL,
-            Some(Signal::SIGNAL_SIGTERM) => OsSignal::TERM,
-            _ => return Err(ConnectError::invalid_argument("no known signal is given")),
-        };
+        // The contract names two; any other of the system's goes by its number.
+        let signal = OsSignal::from_named_raw(request.signal.to_i32())
+            .ok_or_else(|| ConnectError::invalid_argument("no known signal is given"))?;
         process.signal(signal).await;
         Response::ok(SendSignalResponse::default())
     }

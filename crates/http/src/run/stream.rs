@@ -49,7 +49,7 @@ pub(crate) fn events(attachment: Attachment, after: u64) -> Response {
     response
 }
 
-fn frame(reader: &Reader, item: Item) -> Frame {
+fn frame(reader: &Reader, item: Item<Event>) -> Frame {
     let execution = reader.execution();
     let (id, name, data) = match item {
         Item::Gap { last } => (last, "gap", text(&json!({ "last": last }))),
