@@ -30,6 +30,7 @@ if [ "${1:-run}" = test ]; then
 	usr rustc rustc
 	usr javac default-jdk-headless
 	usr Rscript r-base-core
+	need openssl openssl
 	# The tests start a server of their own; its programs are often not on PATH.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need initdb postgresql
 	# Figures and tables of the interpreter that sandboxes see.

@@ -210,3 +210,31 @@ async fn a_password_is_in_no_error() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_connection_is_encrypted_to_whom_the_certificate_names() {
+    let server = Server::start_encrypted();
+    let url = server.database();
+    let trusted = server.certificate();
+    let with = |url: &str, certificate: &std::path::Path| {
+        let certificate = certificate.display();
+        format!("{url}?sslmode=verify-full&application_name=tls&sslrootcert={certificate}")
+    };
+    let store = PostgresStore::connect(&with(&url, &trusted)).await.unwrap();
+    store.ping().await.unwrap();
+    let encrypted = "SELECT DISTINCT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+                     WHERE application_name = 'tls'";
+    assert_eq!(server.sql(&url, encrypted), "t");
+
+    let another = Server::start_encrypted();
+    let by_name = url.replace("127.0.0.1", "localhost");
+    let plain = format!("{}?sslmode=require", Server::shared().database());
+    for refused in [
+        with(&url, &another.certificate()),
+        with(&by_name, &trusted),
+        plain,
+    ] {
+        let connected = PostgresStore::connect(&refused).await;
+        assert!(connected.is_err(), "`{refused}` was opened");
+    }
+}

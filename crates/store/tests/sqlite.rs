@@ -169,3 +169,40 @@ async fn a_store_that_lost_its_table_does_not_answer() {
     change(&folder, "DROP TABLE sessions").await;
     assert_eq!(store.ping().await.unwrap_err().code(), ErrorCode::Internal);
 }
+
+#[tokio::test]
+async fn what_was_kept_before_there_were_owners_is_the_first_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.db");
+    let url = format!("sqlite:{}", path.display());
+    let mut first = sqlx::migrate!("../../migrations/sqlite");
+    first.migrations.to_mut().truncate(1);
+    let new = format!("{url}?mode=rwc");
+    let mut connection = SqliteConnection::connect(&new).await.unwrap();
+    first.run_direct(&mut connection).await.unwrap();
+    sqlx::query("INSERT INTO sessions VALUES ('t', 'a', 'local', $1, 1000, 2000, 900001, 3000)")
+        .bind(serde_json::to_string(&record("t", "a").spec).unwrap())
+        .execute(&mut connection)
+        .await
+        .unwrap();
+    connection.close().await.unwrap();
+
+    let one = sandbox_store::open(&url, "one").await.unwrap();
+    assert_eq!(one.load().await.unwrap(), [record("t", "a")]);
+    let two = sandbox_store::open(&url, "two").await.unwrap();
+    assert_eq!(two.load().await.unwrap(), []);
+    two.put(&record("t", "a")).await.unwrap();
+    two.remove(&record("t", "a").key).await.unwrap();
+    assert_eq!(one.load().await.unwrap(), [record("t", "a")]);
+}
+
+#[tokio::test]
+async fn a_store_in_memory_leaves_no_file() {
+    let before = fs::read_dir(".").unwrap().count();
+    let store = sandbox_store::open("sqlite::memory:", "one").await.unwrap();
+    store.put(&record("t", "a")).await.unwrap();
+    assert_eq!(store.load().await.unwrap(), [record("t", "a")]);
+    assert_eq!(fs::read_dir(".").unwrap().count(), before);
+    let another = sandbox_store::open("sqlite::memory:", "one").await.unwrap();
+    assert_eq!(another.load().await.unwrap(), []);
+}

@@ -30,6 +30,7 @@ pub struct Server {
     programs: PathBuf,
     folder: PathBuf,
     port: u16,
+    encrypted: bool,
     databases: AtomicU32,
     guardian: Child,
     // Closed by this process's end, if not before.
@@ -43,6 +44,15 @@ impl Server {
     }
 
     pub fn start() -> Self {
+        Self::start_as(false)
+    }
+
+    /// One that speaks TLS, with a certificate that is in [`Self::certificate`].
+    pub fn start_encrypted() -> Self {
+        Self::start_as(true)
+    }
+
+    fn start_as(encrypted: bool) -> Self {
         let programs = programs();
         let folder = tempfile::Builder::new()
             .prefix("sandboxd-postgres-")
@@ -70,9 +80,13 @@ impl Server {
             programs,
             folder,
             port: 0,
+            encrypted,
             databases: AtomicU32::new(0),
         };
         server.initialise();
+        if encrypted {
+            server.certify();
+        }
         // Another process may take a port between its choice and its use.
         let started = (0..5).any(|_| {
             server.port = free_port();
@@ -99,6 +113,26 @@ impl Server {
             .arg(self.data()));
     }
 
+    fn certify(&self) {
+        run(as_server(Path::new("openssl"))
+            .args(["req", "-x509", "-newkey", "ec", "-nodes", "-days", "2"])
+            .args([
+                "-pkeyopt",
+                "ec_paramgen_curve:prime256v1",
+                "-subj",
+                "/CN=test",
+            ])
+            .args(["-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+            .arg(self.folder.join("key.pem"))
+            .arg("-out")
+            .arg(self.certificate()));
+    }
+
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.join("certificate.pem")
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -108,8 +142,18 @@ impl Server {
     }
 
     fn try_start(&self) -> bool {
+        let tls = if self.encrypted {
+            let (key, certificate) = (self.folder.join("key.pem"), self.certificate());
+            format!(
+                "-c ssl=on -c ssl_key_file={} -c ssl_cert_file={}",
+                key.display(),
+                certificate.display()
+            )
+        } else {
+            String::new()
+        };
         let options = format!(
-            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
+            "{tls} -p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
              -c max_connections=300 -c shared_buffers=32MB -c max_wal_size=256MB",
             self.port
         );
