@@ -13,6 +13,10 @@ mod languages;
 mod limits;
 mod load;
 mod openapi;
+mod postgres;
+#[expect(dead_code, reason = "the store's tests use more of it")]
+#[path = "../../crates/store/tests/server/mod.rs"]
+mod postgres_server;
 mod requests;
 mod restart;
 mod run;
