@@ -59,7 +59,9 @@ impl StoreError {
 /// Whether a connection broke, or the server is going down or coming up.
 pub(crate) fn is_lost(error: &sqlx::Error) -> bool {
     match error {
-        sqlx::Error::Io(_) => true,
+        // A server that stops may close a connection before it has said a word, which
+        // the driver takes for a wrong one.
+        sqlx::Error::Io(_) | sqlx::Error::Protocol(_) => true,
         sqlx::Error::Database(error) => error.code().is_some_and(|code| {
             // https://www.postgresql.org/docs/current/errcodes-appendix.html
             // Beside all of connection_exception: too_many_connections, three kinds of

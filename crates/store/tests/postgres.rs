@@ -15,6 +15,7 @@ use futures::future::{join_all, try_join_all};
 use sandbox_core::{ErrorCode, Timestamp};
 use sandbox_store::{AuditStore as _, PostgresStore, SessionStore as _, StoreError, open};
 use server::{PASSWORD, Server};
+use sqlx::{Connection as _, Executor as _, PgConnection};
 
 contract::keep_the_contract!(empty);
 
@@ -128,6 +129,63 @@ async fn a_restart_of_the_server_is_ridden_out() {
     server.resume();
     store.append(&entries(5..9)).await.unwrap();
     assert_eq!(all(&store).await, entries(0..9));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_under_way_when_the_server_stops_are_made_again() {
+    let server = Server::start();
+    let store = PostgresStore::connect(&server.database()).await.unwrap();
+    let store = std::sync::Arc::new(store);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let workers: Vec<_> = (0..6_u32)
+        .map(|worker| {
+            let (store, stop) = (store.clone(), stop.clone());
+            tokio::spawn(async move {
+                let mut done = 0;
+                while !stop.load(std::sync::atomic::Ordering::SeqCst) {
+                    let first = worker * 100_000 + done * 300;
+                    store.append(&entries(first..first + 300)).await.unwrap();
+                    done += 1;
+                }
+                done
+            })
+        })
+        .collect();
+    tokio::task::block_in_place(|| {
+        for _ in 0..3 {
+            server.stop();
+            server.resume();
+        }
+    });
+    stop.store(true, std::sync::atomic::Ordering::SeqCst);
+    let mut made = 0;
+    for worker in workers {
+        made += worker.await.unwrap() * 300;
+    }
+    assert_eq!(all(store.as_ref()).await.len(), made as usize);
+}
+
+#[tokio::test]
+async fn calls_that_were_given_up_do_not_hold_the_others() {
+    let url = Server::shared().database();
+    let store = PostgresStore::connect(&url).await.unwrap();
+    let mut holder = PgConnection::connect(&url).await.unwrap();
+    let lock = "BEGIN; LOCK TABLE audit";
+    holder.execute(lock).await.unwrap();
+    let given_up = join_all((0..20).map(|n| {
+        let store = &store;
+        async move {
+            let records = entries([n]);
+            let append = store.append(&records);
+            tokio::time::timeout(Duration::from_millis(500), append).await
+        }
+    }));
+    assert!(given_up.await.iter().all(Result::is_err));
+    // None of the connections is left in the wait for the lock.
+    store.put(&record("t", "a")).await.unwrap();
+    holder.execute("ROLLBACK").await.unwrap();
+    store.append(&entries(0..20)).await.unwrap();
+    assert_eq!(all(&store).await, entries(0..20));
 }
 
 #[tokio::test]

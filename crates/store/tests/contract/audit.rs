@@ -213,10 +213,11 @@ pub async fn old_audit_records_are_forgotten_in_steps(store: &dyn AuditStore) {
 }
 
 pub async fn appends_at_the_same_time_lose_nothing(store: &dyn AuditStore) {
-    // Each batch has records of its neighbour, in another order.
-    let batches: Vec<Vec<_>> = (0..20_u32)
+    // Each batch has records of its neighbours, in another order: rows that wait
+    // for one another.
+    let batches: Vec<Vec<_>> = (0..30_u32)
         .map(|n| {
-            let mut batch = entries(n * 10..n * 10 + 20);
+            let mut batch = entries(n * 100..n * 100 + 600);
             if n % 2 == 1 {
                 batch.reverse();
             }

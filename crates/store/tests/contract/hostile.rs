@@ -3,7 +3,7 @@
 use sandbox_core::Timestamp;
 use sandbox_store::{ArtifactRecord, AuditRecord, AuditStore, Store};
 
-use super::{all, artifact, entry, key};
+use super::{all, artifact, entry, key, record};
 
 fn with_text(n: u32, text: &str) -> AuditRecord {
     AuditRecord {
@@ -15,6 +15,32 @@ fn with_text(n: u32, text: &str) -> AuditRecord {
         request_id: Some(text.into()),
         ..entry(n)
     }
+}
+
+pub async fn text_is_in_the_order_of_its_bytes(store: &dyn Store) {
+    // People would sort these in another way.
+    let ids = ["B", "Z-a", "Za", "a", "aB", "a_", "ab"];
+    assert!(ids.is_sorted());
+    for id in ids.iter().rev() {
+        let entry = AuditRecord {
+            id: (*id).into(),
+            ..entry(1)
+        };
+        store.append(&[entry]).await.unwrap();
+        store.put(&record(id, id)).await.unwrap();
+    }
+    let sessions = store.load().await.unwrap();
+    let tenants: Vec<_> = sessions
+        .iter()
+        .map(|found| found.key.tenant.as_str())
+        .collect();
+    assert_eq!(tenants, ids);
+    let after = store
+        .oldest(&Default::default(), Some("Za"), 9)
+        .await
+        .unwrap();
+    let after: Vec<_> = after.iter().map(|found| found.id.as_str()).collect();
+    assert_eq!(after, ids[3..]);
 }
 
 pub async fn hostile_text_comes_back(store: &dyn AuditStore) {

@@ -42,6 +42,7 @@ macro_rules! keep_the_contract {
             artifacts_of_a_tenant_are_added_up
             old_artifacts_are_found_oldest_first
             artifacts_are_forgotten_by_id_and_by_session
+            text_is_in_the_order_of_its_bytes
             hostile_text_comes_back
             nul_in_text_becomes_its_symbol
             numbers_beyond_the_columns_become_the_largest
