@@ -20,6 +20,8 @@ pub const PASSWORD: &str = "s3cret-word";
 const GUARDIAN: &str = r#"
 trap '' INT TERM HUP
 cat >/dev/null
+# A test may have left it at a halt.
+read -r pid <"$2/data/postmaster.pid" && kill -CONT "$pid" $(cat "/proc/$pid/task/$pid/children")
 "$1/pg_ctl" stop -D "$2/data" -m immediate -s >/dev/null 2>&1
 rm -rf "$2"
 "#;
