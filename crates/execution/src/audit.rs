@@ -19,7 +19,7 @@ impl Shared {
         at: Timestamp,
     ) -> Begun {
         Begun(AuditRecord {
-            id: sandbox_audit::new_id(),
+            id: self.audit.new_id(),
             at,
             tenant: request.tenant.clone(),
             session: request.session.clone(),

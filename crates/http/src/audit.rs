@@ -45,7 +45,9 @@ impl AppState {
             Err(error) => error.code().as_str(),
         };
         if let Some(record) = pending.ended(outcome) {
-            self.audit.record(record).await;
+            let audit = self.audit.clone();
+            // Not the client's: it is recorded also if the client does not wait for a full queue.
+            let _ = tokio::spawn(async move { audit.record(record).await }).await;
         }
         result
     }
@@ -55,7 +57,7 @@ impl AppState {
             audit: self.audit.clone(),
             began: Instant::now(),
             record: Some(AuditRecord {
-                id: sandbox_audit::new_id(),
+                id: self.audit.new_id(),
                 at: self.clock.now(),
                 tenant: deed.key.tenant.clone(),
                 session: Some(deed.key.session.clone()),
@@ -113,7 +115,7 @@ impl SessionWatch {
     async fn record(&self, key: &SessionKey, action: AuditAction, outcome: &str) {
         self.audit
             .record(AuditRecord {
-                id: sandbox_audit::new_id(),
+                id: self.audit.new_id(),
                 at: self.clock.now(),
                 tenant: key.tenant.clone(),
                 session: Some(key.session.clone()),

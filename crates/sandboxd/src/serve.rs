@@ -11,7 +11,7 @@ use std::{
 
 use backend_local::{LocalBackend, LocalConfig};
 use sandbox_admission::{Admission, AdmissionSettings};
-use sandbox_audit::Audit;
+use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Backend, Problem, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, SystemClock};
 use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions};
@@ -56,7 +56,11 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let open_to_all = auth.is_off();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Arc::new(Metrics::new()?);
-    let audit = Audit(Arc::clone(&store) as _);
+    let audit = Audit::start(
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        audit_settings(&settings),
+    );
     metrics.set_sessions_limit(settings.max_sessions);
     let sessions = SessionManager::start(
         session_settings(&settings),
@@ -150,6 +154,8 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     executions.shutdown(END_LIMIT).await;
     serving.await?;
     artifacts.shutdown(END_LIMIT).await;
+    // Last, for all of these record something.
+    audit.shutdown(END_LIMIT).await;
     info!("stopped");
     Ok(())
 }
@@ -258,6 +264,15 @@ fn session_settings(settings: &Settings) -> SessionSettings {
         runs_per_session: settings.session_runs,
         queued_runs_per_session: settings.session_queue,
         reap_interval: REAP_INTERVAL.min(idle_timeout),
+    }
+}
+
+fn audit_settings(settings: &Settings) -> AuditSettings {
+    let retention = settings.audit_retention;
+    AuditSettings {
+        retention: (retention > 0).then(|| Duration::from_secs(retention)),
+        spool: Some(settings.state_dir.join("audit")),
+        ..AuditSettings::default()
     }
 }
 

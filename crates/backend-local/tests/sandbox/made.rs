@@ -11,6 +11,7 @@ async fn python(sandbox: &Sandbox, source: &'static str) -> RunOutcome {
         program: Program {
             argv: vec!["python3".into(), "-u".into(), "{file}".into()],
             script: Some(Script {
+                compile: Vec::new(),
                 file_name: "main.py".into(),
                 source: source.into(),
             }),

@@ -109,17 +109,21 @@ impl Processes {
 
     /// Starts a process in a session, which is made if there is none.
     pub async fn start(&self, start: StartProcess) -> Result<Arc<Process>> {
-        let shared = &self.shared;
-        let began = Instant::now();
-        let mut record = shared.record(&start);
-        let result = shared.start(start).await;
-        record.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        record.outcome = match &result {
-            Ok(_) => "ok".into(),
-            Err(error) => error.code().as_str().into(),
-        };
-        shared.audit.record(record).await;
-        result
+        let shared = Arc::clone(&self.shared);
+        // Ours: a caller who goes away leaves no process that nobody follows or recorded.
+        let starting = self.shared.tasks.spawn(async move {
+            let began = Instant::now();
+            let mut record = shared.record(&start);
+            let result = shared.start(start).await;
+            record.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            record.outcome = match &result {
+                Ok(_) => "ok".into(),
+                Err(error) => error.code().as_str().into(),
+            };
+            shared.audit.record(record).await;
+            result
+        });
+        starting.await.map_err(Error::internal)?
     }
 
     /// Those of a session, oldest first.
@@ -297,7 +301,7 @@ impl Shared {
     fn record(&self, start: &StartProcess) -> AuditRecord {
         let command = start.argv.join("\0");
         AuditRecord {
-            id: sandbox_audit::new_id(),
+            id: self.audit.new_id(),
             at: self.clock.now(),
             tenant: start.key.tenant.clone(),
             session: Some(start.key.session.clone()),

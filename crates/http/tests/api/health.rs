@@ -123,6 +123,7 @@ async fn every_metric_that_is_declared_is_set() {
             "sandbox_sessions_active",
             "sandbox_runs_active",
             "sandbox_runs_waiting",
+            "sandbox_audit_queue_depth",
         ];
         assert!(set || at_zero.contains(name), "`{name}` was never set");
         assert!(

@@ -12,7 +12,7 @@ use axum::{
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use sandbox_admission::{Admission, AdmissionSettings};
-use sandbox_audit::Audit;
+use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{Clock, ManualClock};
 use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts};
@@ -68,7 +68,11 @@ pub async fn start_with(setup: Setup) -> Service {
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
-    let audit = Audit(Arc::clone(&store) as _);
+    let audit = Audit::start(
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        AuditSettings::default(),
+    );
     let sessions = SessionManager::start(
         SessionSettings::default(),
         Arc::clone(&backend),
