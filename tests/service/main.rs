@@ -17,6 +17,7 @@ mod postgres;
 #[expect(dead_code, reason = "the store's tests use more of it")]
 #[path = "../../crates/store/tests/server/mod.rs"]
 mod postgres_server;
+mod processes;
 mod requests;
 mod restart;
 mod run;
@@ -24,3 +25,4 @@ mod sessions;
 mod support;
 #[cfg(feature = "otlp")]
 mod tracing;
+mod websocket;

@@ -93,7 +93,7 @@ pub(crate) async fn execute(
     let language = settings.languages.get(&body.language)?;
     let timeout = input::timeout(body.timeout_seconds, settings)?;
     input::environment(&body.env)?;
-    input::arguments(&body.args)?;
+    input::arguments("args", &body.args)?;
     let code = input::code("code", body.code, settings)?;
     let wish = Wish {
         stream: body.stream,

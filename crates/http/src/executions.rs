@@ -22,6 +22,7 @@ use crate::{
     extract::{ExecutionPath, Json, Query},
     problem::{ApiError, ApiResult, Problem},
     run::{self, RunResponse, RunningResponse, stream as events},
+    sse,
     time::{parse_rfc3339, rfc3339},
 };
 
@@ -31,7 +32,6 @@ const MAX_PAGE: usize = 1000;
 const CANCEL_WAIT: Duration = Duration::from_secs(10);
 /// Records that are read at once for an export.
 const EXPORT_STEP: usize = 500;
-const LAST_EVENT_ID: &str = "last-event-id";
 
 /// Whose run it is, and how long to wait for its end.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -118,15 +118,7 @@ pub(crate) async fn execution_events(
     headers: HeaderMap,
 ) -> ApiResult<Response> {
     let execution = find(&state, &caller, query.tenant_id, &id)?;
-    let after = match (query.after, headers.get(LAST_EVENT_ID)) {
-        (Some(after), _) => after,
-        (None, None) => 0,
-        (None, Some(value)) => value
-            .to_str()
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| ApiError::invalid("`Last-Event-ID` is not the number of an event"))?,
-    };
+    let after = sse::after(query.after, &headers)?;
     Ok(events::events(execution.attach(), after))
 }
 

@@ -190,12 +190,27 @@ impl FromRequestParts<AppState> for ArtifactPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
-        let text = one_part(parts, state).await?;
-        let id: uuid::Uuid = text
-            .parse()
-            .map_err(|_| ApiError::invalid("the artifact's id is not a UUID"))?;
-        Ok(Self(id.to_string()))
+        Ok(Self(uuid_part(parts, state, "artifact").await?))
     }
+}
+
+/// `{process_id}` of a path: a UUID.
+pub(crate) struct ProcessPath(pub(crate) String);
+
+impl FromRequestParts<AppState> for ProcessPath {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> ApiResult<Self> {
+        Ok(Self(uuid_part(parts, state, "process").await?))
+    }
+}
+
+async fn uuid_part(parts: &mut Parts, state: &AppState, of: &str) -> ApiResult<String> {
+    let text = one_part(parts, state).await?;
+    let id: uuid::Uuid = text
+        .parse()
+        .map_err(|_| ApiError::invalid(format!("the {of}'s id is not a UUID")))?;
+    Ok(id.to_string())
 }
 
 async fn one_part(parts: &mut Parts, state: &AppState) -> ApiResult<String> {

@@ -38,12 +38,12 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    pub(crate) fn decode(self, content: String) -> ApiResult<Vec<u8>> {
+    pub(crate) fn decode(self, field: &str, content: String) -> ApiResult<Vec<u8>> {
         match self {
             Self::Utf8 => Ok(content.into_bytes()),
             Self::Base64 => STANDARD
                 .decode(content)
-                .map_err(|error| ApiError::invalid(format!("`content` is not base64: {error}"))),
+                .map_err(|error| ApiError::invalid(format!("`{field}` is not base64: {error}"))),
         }
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn files(files: Vec<InputFile>) -> ApiResult<Vec<WriteRequest>> {
         .map(|file| {
             Ok(WriteRequest {
                 path: file.path,
-                data: file.encoding.decode(file.content)?,
+                data: file.encoding.decode("content", file.content)?,
                 mode: file.mode.unwrap_or(FILE_MODE),
                 create_dirs: true,
                 ..Default::default()
@@ -142,8 +142,8 @@ pub(crate) fn environment(env: &BTreeMap<String, String>) -> ApiResult<()> {
     )
 }
 
-pub(crate) fn arguments(args: &[String]) -> ApiResult<()> {
-    strings("args", args.len(), args.iter().map(|arg| (0, arg)))
+pub(crate) fn arguments(field: &str, args: &[String]) -> ApiResult<()> {
+    strings(field, args.len(), args.iter().map(|arg| (0, arg)))
 }
 
 /// What execve(2) would refuse, said in the request's words.
@@ -271,10 +271,10 @@ mod tests {
 
     #[test]
     fn arguments_are_bounded_one_by_one_and_together() {
-        assert!(arguments(&["a\n".into(), String::new()]).is_ok());
-        assert!(arguments(&["a\0".into()]).is_err());
-        assert!(arguments(&["x".repeat(MAX_STRING_BYTES + 1)]).is_err());
-        assert!(arguments(&vec!["x".repeat(100_000); 6]).is_err());
+        assert!(arguments("args", &["a\n".into(), String::new()]).is_ok());
+        assert!(arguments("args", &["a\0".into()]).is_err());
+        assert!(arguments("args", &["x".repeat(MAX_STRING_BYTES + 1)]).is_err());
+        assert!(arguments("args", &vec!["x".repeat(100_000); 6]).is_err());
     }
 
     #[test]

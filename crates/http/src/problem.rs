@@ -155,6 +155,12 @@ impl From<Error> for ApiError {
     }
 }
 
+impl From<ApiError> for Error {
+    fn from(error: ApiError) -> Self {
+        error.0
+    }
+}
+
 impl ApiError {
     pub(crate) fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self(Error::new(code, detail))

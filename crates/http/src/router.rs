@@ -18,7 +18,7 @@ use crate::{
     docs::{self, Document},
     execute, executions, files, health, languages_route,
     problem::{ApiError, Problem},
-    request, search, sessions,
+    processes, request, search, sessions,
 };
 
 const ABOUT: &str = "Runs code that nobody should trust: each session is a sandbox with a workspace \
@@ -40,6 +40,12 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(executions::export_audit))
         .routes(routes!(artifacts::list_artifacts))
         .routes(routes!(artifacts::get_artifact))
+        .routes(routes!(processes::start_process, processes::list_processes))
+        .routes(routes!(processes::get_process, processes::delete_process))
+        .routes(routes!(processes::output::process_output))
+        .routes(routes!(processes::input::write_process))
+        .routes(routes!(processes::input::signal_process))
+        .routes(routes!(processes::attach::attach_process))
         .routes(routes!(files::read::read))
         .routes(routes!(files::read_binary::read_binary))
         .routes(routes!(files::write::write))

@@ -19,6 +19,7 @@ use crate::{
     AppState,
     extract::Json,
     problem::{ApiError, ApiResult},
+    sse,
 };
 
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -43,7 +44,7 @@ pub(crate) struct Wish {
 
 impl Wish {
     pub(crate) fn answer(&self, headers: &HeaderMap) -> ApiResult<Answer> {
-        let stream = self.stream.unwrap_or_else(|| stream::accepted(headers));
+        let stream = self.stream.unwrap_or_else(|| sse::accepted(headers));
         match (stream, wait(self.wait_seconds)?) {
             (true, None) => Ok(Answer::AsStream),
             (true, Some(_)) => Err(ApiError::invalid("a stream does not take `wait_seconds`")),

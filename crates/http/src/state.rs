@@ -7,7 +7,7 @@ use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, Error, ErrorCode, SessionId};
-use sandbox_execution::{Artifacts, Executions};
+use sandbox_execution::{Artifacts, Executions, Processes};
 use sandbox_session::SessionManager;
 use sandbox_store::AuditStore;
 
@@ -26,6 +26,7 @@ pub struct AppParts {
     pub sessions: Arc<SessionManager>,
     pub admission: Arc<Admission>,
     pub executions: Executions,
+    pub processes: Processes,
     pub artifacts: Artifacts,
     pub audit: Audit,
     pub audit_trail: Arc<dyn AuditStore>,
@@ -46,6 +47,7 @@ pub struct AppState {
     pub(crate) sessions: Arc<SessionManager>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) executions: Executions,
+    pub(crate) processes: Processes,
     pub(crate) artifacts: Artifacts,
     pub(crate) audit: Audit,
     pub(crate) audit_trail: Arc<dyn AuditStore>,
@@ -66,6 +68,7 @@ impl AppState {
             sessions: parts.sessions,
             admission: parts.admission,
             executions: parts.executions,
+            processes: parts.processes,
             artifacts: parts.artifacts,
             audit: parts.audit,
             audit_trail: parts.audit_trail,

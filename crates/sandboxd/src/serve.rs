@@ -14,7 +14,9 @@ use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Backend, Problem, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, SystemClock};
-use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions};
+use sandbox_execution::{
+    ArtifactSettings, Artifacts, ExecutionSettings, Executions, ProcessSettings, Processes,
+};
 use sandbox_http::{
     AppParts, AppState, HttpSettings, LanguageTable, Metrics, ServeLimits, SessionWatch, Spans,
 };
@@ -96,11 +98,18 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
             observer: Arc::clone(&metrics) as _,
         },
     );
+    let processes = Processes::new(
+        ProcessSettings::default(),
+        Arc::clone(&sessions),
+        audit.clone(),
+        Arc::clone(&clock),
+    );
     let readiness = Arc::clone(&store);
     let state = AppState::new(AppParts {
         sessions: Arc::clone(&sessions),
         admission,
         executions: executions.clone(),
+        processes: processes.clone(),
         artifacts: artifacts.clone(),
         audit: audit.clone(),
         audit_trail: store,
@@ -152,6 +161,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     tested.abort();
     // Their sandboxes are gone: what is left is to tell their callers.
     executions.shutdown(END_LIMIT).await;
+    processes.shutdown(END_LIMIT).await;
     serving.await?;
     artifacts.shutdown(END_LIMIT).await;
     // Last, for all of these record something.

@@ -5,6 +5,7 @@
 //! the session in use, and so does traffic; a process that nobody speaks to does
 //! not keep an idle session alive.
 
+mod places;
 mod process;
 
 use std::{
@@ -19,10 +20,10 @@ use sandbox_core::{Clock, Error, ErrorCode, Result, SessionKey, TenantId};
 use sandbox_session::{Lease, SessionManager};
 use sandbox_store::{AuditAction, AuditRecord};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
+use places::Places;
 pub use process::{Attached, Process, ProcessEnd, ProcessEvent};
 
 use crate::request::hex;
@@ -40,6 +41,8 @@ pub struct ProcessSettings {
     pub ring_bytes: usize,
     /// Clients that are attached, of all processes.
     pub attached: usize,
+    /// Of those, the clients of one tenant.
+    pub tenant_attached: usize,
 }
 
 impl Default for ProcessSettings {
@@ -49,6 +52,7 @@ impl Default for ProcessSettings {
             ended: 64,
             ring_bytes: 1 << 20,
             attached: 512,
+            tenant_attached: 64,
         }
     }
 }
@@ -82,7 +86,7 @@ struct Shared {
     audit: Audit,
     clock: Arc<dyn Clock>,
     table: Mutex<HashMap<String, Arc<Process>>>,
-    attached: Arc<Semaphore>,
+    places: Arc<Places>,
     tasks: TaskTracker,
 }
 
@@ -93,7 +97,7 @@ impl Processes {
         audit: Audit,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let attached = Arc::new(Semaphore::new(settings.attached));
+        let places = Places::new(settings.attached, settings.tenant_attached);
         Self {
             shared: Arc::new(Shared {
                 settings,
@@ -101,7 +105,7 @@ impl Processes {
                 audit,
                 clock,
                 table: Mutex::default(),
-                attached,
+                places: Arc::new(places),
                 tasks: TaskTracker::new(),
             }),
         }
@@ -167,19 +171,17 @@ impl Processes {
 
     /// Reads what comes after this event, and holds the session in use.
     pub fn attach(&self, process: &Arc<Process>, after: u64) -> Result<Attached> {
-        let place = Arc::clone(&self.shared.attached)
-            .try_acquire_owned()
-            .map_err(|_| {
-                Error::new(
-                    ErrorCode::Overloaded,
-                    "too many clients are attached to processes",
-                )
-            })?;
+        let place = self.shared.places.take(&process.key().tenant)?;
         let lease = self.shared.sessions.lease_running(process.key());
         Ok(Attached::new(Arc::clone(process), after, lease, place))
     }
 
-    /// Waits for the tasks that follow processes; their sandboxes have ended.
+    /// Waited for at the stop: somebody who is attached shall learn of the end.
+    pub fn until_done<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        self.shared.tasks.track_future(work)
+    }
+
+    /// Waits for the tasks that follow processes and for who is attached; their sandboxes have ended.
     pub async fn shutdown(&self, limit: Duration) {
         self.shared.tasks.close();
         let _ = tokio::time::timeout(limit, self.shared.tasks.wait()).await;

@@ -12,9 +12,9 @@ use bytes::Bytes;
 use guest_client::GuestClient;
 use sandbox_core::{Error, ErrorCode, Result, SessionKey, Timestamp};
 use sandbox_session::Lease;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
-use super::StartProcess;
+use super::{StartProcess, places::Place};
 use crate::{
     log::{Item, Log, Weighed},
     text::Decoder,
@@ -193,7 +193,7 @@ pub struct Attached {
     stdout: Decoder,
     stderr: Decoder,
     _lease: Option<Lease>,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl Attached {
@@ -201,7 +201,7 @@ impl Attached {
         process: Arc<Process>,
         after: u64,
         lease: Option<Lease>,
-        place: OwnedSemaphorePermit,
+        place: Place,
     ) -> Self {
         let (mut stdout, mut stderr) = (Decoder::default(), Decoder::default());
         // A character that began before is still whole.

@@ -72,7 +72,7 @@ pub(crate) async fn write(
     let key = caller.session(body.tenant_id, body.session_id)?;
     let request = guest::WriteRequest {
         path: body.path,
-        data: body.encoding.decode(body.content)?,
+        data: body.encoding.decode("content", body.content)?,
         mode: body.mode.unwrap_or(input::FILE_MODE),
         append: body.append,
         create_dirs: body.create_dirs,

@@ -30,11 +30,12 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
                 .replace("{tenant_id}", "a")
                 .replace("{session_id}", "b")
                 .replace("{execution_id}", "c")
-                .replace("{artifact_id}", &uuid::Uuid::nil().to_string());
+                .replace("{artifact_id}", &uuid::Uuid::nil().to_string())
+                .replace("{process_id}", &uuid::Uuid::nil().to_string());
             let answer = service.send(&method.to_uppercase(), &served, &[], "").await;
             assert_ne!(answer.status, 405, "{method} {path}");
             if answer.status == 404 {
-                let named = ["session", "run", "artifact"];
+                let named = ["session", "run", "artifact", "process"];
                 let detail = answer.detail();
                 assert!(
                     named.iter().any(|name| detail.contains(name)),
@@ -48,6 +49,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
     assert_eq!(
         routes,
         [
+            "delete /processes/{process_id}",
             "delete /sessions/{tenant_id}/{session_id}",
             "get /artifacts",
             "get /artifacts/{artifact_id}",
@@ -61,6 +63,10 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "get /languages",
             "get /metrics",
             "get /openapi.json",
+            "get /processes",
+            "get /processes/{process_id}",
+            "get /processes/{process_id}/attach",
+            "get /processes/{process_id}/output",
             "get /readyz",
             "get /sessions",
             "get /sessions/{tenant_id}/{session_id}",
@@ -73,6 +79,9 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /grep",
             "post /ls",
             "post /move",
+            "post /processes",
+            "post /processes/{process_id}/signal",
+            "post /processes/{process_id}/stdin",
             "post /read",
             "post /read_binary",
             "post /write",

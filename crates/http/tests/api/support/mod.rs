@@ -15,7 +15,9 @@ use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{Clock, ManualClock};
-use sandbox_execution::{ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts};
+use sandbox_execution::{
+    ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts, ProcessSettings, Processes,
+};
 use sandbox_http::{
     AppParts, AppState, Auth, HttpSettings, LanguageTable, Metrics, SessionWatch, router,
 };
@@ -111,11 +113,18 @@ pub async fn start_with(setup: Setup) -> Service {
             observer: Arc::clone(&metrics) as _,
         },
     );
+    let processes = Processes::new(
+        ProcessSettings::default(),
+        Arc::clone(&sessions),
+        audit.clone(),
+        Arc::clone(&clock),
+    );
     let ready = setup.store;
     let state = AppState::new(AppParts {
         sessions: Arc::clone(&sessions),
         admission,
         executions,
+        processes,
         artifacts,
         audit,
         audit_trail: store,
