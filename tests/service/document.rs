@@ -115,7 +115,8 @@ impl Operation {
     pub fn filled(&self) -> String {
         let mut path = self.path.clone();
         while let (Some(open), Some(close)) = (path.find('{'), path.find('}')) {
-            path.replace_range(open..=close, "none");
+            // An id of every kind.
+            path.replace_range(open..=close, "00000000-0000-0000-0000-000000000000");
         }
         path
     }

@@ -160,7 +160,6 @@ fn schemathesis_finds_nothing_that_the_document_does_not_say() {
     let operations = Document::of(&service).operations().len() - 1;
     assert!(said.contains(&format!("Tested: {operations}\n")), "{said}");
     // It met the service behind the token, not only the refusal of callers without one.
-    assert!(!said.contains("Authentication failed"), "{said}");
     for route in ["/bash", "/execute", "/read", "/write", "/ls", "/grep"] {
         let answered = format!(
             "sandbox_http_requests_total{{method=\"POST\",route=\"{route}\",status=\"200\"}}"

@@ -254,8 +254,10 @@ fn a_terminal_has_a_size_echoes_and_takes_control_characters() {
     socket.until_printed("40 120");
     let seconds = format!("32{}", std::process::id());
     socket.write(format!("sleep {seconds}\n").as_bytes());
+    socket.until_printed(&seconds);
     until("the sleep", || !processes_with(&seconds).is_empty());
     socket.write(b"\x03");
+    socket.until_printed("> ");
     socket.write(b"echo st''ill\n");
     socket.until_printed("still");
     socket.write(b"exit 4\n");

@@ -20,6 +20,7 @@ mod health;
 mod input;
 mod languages;
 mod languages_route;
+mod linger;
 mod metrics;
 mod problem;
 mod processes;

@@ -16,7 +16,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     AppState, artifacts, auth, backends, bash, contract,
     docs::{self, Document},
-    execute, executions, files, health, languages_route,
+    execute, executions, files, health, languages_route, linger,
     problem::{ApiError, Problem},
     processes, request, search, sessions,
 };
@@ -129,6 +129,7 @@ pub fn router(state: AppState) -> Router {
     router
         .method_not_allowed_fallback(method_not_allowed)
         .fallback(not_found)
+        .layer(middleware::from_fn(linger::linger))
         .layer(Extension(Document(Bytes::from(document))))
         .layer(middleware::from_fn_with_state(
             state.clone(),
