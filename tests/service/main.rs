@@ -4,6 +4,7 @@
 
 mod audit;
 mod auth;
+mod created;
 mod document;
 mod executions;
 mod files;

@@ -8,6 +8,7 @@ mod error;
 mod id;
 mod limits;
 mod run;
+mod session;
 mod spec;
 
 pub use capability::{Capabilities, Capability};
@@ -19,4 +20,5 @@ pub use run::{
     Artifact, ArtifactLimits, Captured, OutputFile, Phase, Program, RunOutcome, RunRequest, Script,
     Stream, Termination,
 };
+pub use session::SessionOptions;
 pub use spec::{NetworkPolicy, SandboxSpec};

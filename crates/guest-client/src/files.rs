@@ -43,6 +43,7 @@ calls! {
     workspace.list => list_with_options(ListEntriesRequest) -> ListEntriesResponse;
     workspace.remove => remove_with_options(RemoveEntryRequest) -> RemoveEntryResponse;
     workspace.remove_artifacts => remove_artifacts_with_options(RemoveArtifactsRequest) -> RemoveArtifactsResponse;
+    workspace.usage => usage_with_options(UsageRequest) -> UsageResponse;
     workspace.rename => rename_with_options(RenameRequest) -> RenameResponse;
     /// The request's own timeout must be shorter than the call's, 30 s.
     search.grep => grep_with_options(GrepRequest) -> GrepResponse;

@@ -9,7 +9,7 @@ use std::{
 use async_trait::async_trait;
 use sandbox_audit::Audit;
 use sandbox_core::{Clock, Result, SessionKey};
-use sandbox_session::{DestroyReason, Observer};
+use sandbox_session::{CreatedBy, DestroyReason, Observer};
 use sandbox_store::{AuditAction, AuditRecord};
 
 use crate::{AppState, Metrics, caller::Caller};
@@ -112,14 +112,20 @@ pub struct SessionWatch {
 }
 
 impl SessionWatch {
-    async fn record(&self, key: &SessionKey, action: AuditAction, outcome: &str) {
+    async fn record(
+        &self,
+        key: &SessionKey,
+        action: AuditAction,
+        outcome: &str,
+        by: Option<&CreatedBy>,
+    ) {
         self.audit
             .record(AuditRecord {
                 id: self.audit.new_id(),
                 at: self.clock.now(),
                 tenant: key.tenant.clone(),
                 session: Some(key.session.clone()),
-                subject: SERVICE.into(),
+                subject: by.map_or(SERVICE, |by| &by.subject).into(),
                 action,
                 execution: None,
                 language: None,
@@ -130,7 +136,7 @@ impl SessionWatch {
                 exit_code: None,
                 bytes: None,
                 duration_ms: 0,
-                request_id: None,
+                request_id: by.and_then(|by| by.request_id.clone()),
             })
             .await;
     }
@@ -154,14 +160,15 @@ impl Observer for SessionWatch {
         self.metrics.active(backend, count);
     }
 
-    async fn session_began(&self, key: &SessionKey) {
-        self.record(key, AuditAction::SessionCreated, DONE).await;
+    async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>) {
+        self.record(key, AuditAction::SessionCreated, DONE, by)
+            .await;
     }
 
     async fn session_ended(&self, key: &SessionKey, reason: DestroyReason) {
         // Who asked for it is known to the route.
         if reason != DestroyReason::Deleted {
-            self.record(key, AuditAction::SessionDeleted, reason.as_str())
+            self.record(key, AuditAction::SessionDeleted, reason.as_str(), None)
                 .await;
         }
     }

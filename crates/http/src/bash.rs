@@ -77,7 +77,12 @@ pub(crate) async fn bash(
 ) -> ApiResult<Response> {
     let settings = &state.settings;
     let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
-    let timeout = input::timeout(body.timeout_seconds, settings)?;
+    let timeout = run::timeout(
+        &state,
+        &tenant,
+        body.session_id.as_ref(),
+        body.timeout_seconds,
+    )?;
     input::environment(&body.env)?;
     let shell = settings.languages.shell();
     let command = input::code("command", body.command, settings)?;

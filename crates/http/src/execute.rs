@@ -91,7 +91,12 @@ pub(crate) async fn execute(
     let settings = &state.settings;
     let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
     let language = settings.languages.get(&body.language)?;
-    let timeout = input::timeout(body.timeout_seconds, settings)?;
+    let timeout = run::timeout(
+        &state,
+        &tenant,
+        body.session_id.as_ref(),
+        body.timeout_seconds,
+    )?;
     input::environment(&body.env)?;
     input::arguments("args", &body.args)?;
     let code = input::code("code", body.code, settings)?;

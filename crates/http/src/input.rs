@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use guest_client::messages::WriteRequest;
 use sandbox_core::ErrorCode;
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, de};
 use utoipa::{
     ToSchema,
     openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type},
@@ -29,7 +29,7 @@ pub(crate) const FILE_MODE: u32 = 0o644;
 const MAX_MODE: u32 = 0o777;
 
 /// How `content` is written in the JSON.
-#[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Encoding {
     #[default]
@@ -49,7 +49,7 @@ impl Encoding {
 }
 
 /// A file that is put in the workspace before the run.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct InputFile {
     /// Relative to the workspace; missing directories are made.

@@ -43,5 +43,5 @@ pub use metrics::{Declared, Metrics};
 pub use router::{openapi, router};
 pub use sandbox_auth::Auth;
 pub use serve::{ServeLimits, serve};
-pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, StoreCheck};
+pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, SessionBounds, StoreCheck};
 pub use trace::{Spans, TraceContext};

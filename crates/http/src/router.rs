@@ -56,7 +56,11 @@ fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(search::grep))
         .routes(routes!(search::glob))
         .routes(routes!(sessions::list_sessions))
-        .routes(routes!(sessions::get_session, sessions::delete_session))
+        .routes(routes!(
+            sessions::get_session,
+            sessions::create::create_session,
+            sessions::delete_session
+        ))
         .routes(routes!(backends::backends))
         .routes(routes!(languages_route::languages))
         .routes(routes!(health::healthz))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use sandbox_core::{Error, ErrorCode, ExecutionId};
+use sandbox_core::{Error, ErrorCode, ExecutionId, SessionId, SessionKey, TenantId};
 use sandbox_execution::{Attachment, Execution, ExecutionRequest, Finished};
 
 pub(crate) use response::{
@@ -18,6 +18,7 @@ pub(crate) use response::{
 use crate::{
     AppState,
     extract::Json,
+    input,
     problem::{ApiError, ApiResult},
     sse,
 };
@@ -74,6 +75,23 @@ impl Wish {
             (id, key) => Ok(id.clone().or(key)),
         }
     }
+}
+
+/// How long a run may take: as it says, or as its session does, or as is usual.
+pub(crate) fn timeout(
+    state: &AppState,
+    tenant: &TenantId,
+    session: Option<&SessionId>,
+    seconds: Option<f64>,
+) -> ApiResult<Duration> {
+    let chosen = match (seconds, session) {
+        (None, Some(session)) => {
+            let key = SessionKey::new(tenant.clone(), session.clone());
+            state.sessions.run_timeout(&key)
+        }
+        _ => None,
+    };
+    chosen.map_or_else(|| input::timeout(seconds, &state.settings), Ok)
 }
 
 /// How long to wait for an outcome.

@@ -6,7 +6,9 @@ use futures::future::BoxFuture;
 use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
-use sandbox_core::{ArtifactLimits, Clock, Error, ErrorCode, SessionId};
+use sandbox_core::{
+    ArtifactLimits, Capabilities, Clock, Error, ErrorCode, Limits, SandboxSpec, SessionId,
+};
 use sandbox_execution::{Artifacts, Executions, Processes};
 use sandbox_session::SessionManager;
 use sandbox_store::AuditStore;
@@ -84,6 +86,14 @@ impl AppState {
         }
     }
 
+    /// What the default backend can do.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.backends
+            .first()
+            .map(|backend| backend.capabilities())
+            .unwrap_or_default()
+    }
+
     pub(crate) fn default_backend(&self) -> &'static str {
         self.backends
             .first()
@@ -111,8 +121,31 @@ pub struct HttpSettings {
     /// What is kept of the files that a run makes; `None`: they are not looked for.
     pub artifacts: Option<ArtifactLimits>,
     pub languages: LanguageTable,
+    pub sessions: SessionBounds,
     /// How long an answer of /readyz is used again.
     pub ready_cache: Duration,
+}
+
+/// What sessions are, and may be asked to be.
+#[derive(Clone, Debug)]
+pub struct SessionBounds {
+    /// Of a session that its first call makes.
+    pub spec: SandboxSpec,
+    pub max_limits: Limits,
+    pub max_idle_timeout: Duration,
+    /// `None`: sessions may live for ever.
+    pub max_ttl: Option<Duration>,
+}
+
+impl Default for SessionBounds {
+    fn default() -> Self {
+        Self {
+            spec: SandboxSpec::default(),
+            max_limits: Limits::default(),
+            max_idle_timeout: Duration::from_secs(900),
+            max_ttl: None,
+        }
+    }
 }
 
 impl HttpSettings {
@@ -132,6 +165,7 @@ impl HttpSettings {
                 max_total_bytes: 128 << 20,
             }),
             languages,
+            sessions: SessionBounds::default(),
             ready_cache: Duration::from_secs(2),
         }
     }

@@ -18,7 +18,8 @@ use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, ProcessSettings, Processes,
 };
 use sandbox_http::{
-    AppParts, AppState, HttpSettings, LanguageTable, Metrics, ServeLimits, SessionWatch, Spans,
+    AppParts, AppState, HttpSettings, LanguageTable, Metrics, ServeLimits, SessionBounds,
+    SessionWatch, Spans,
 };
 use sandbox_session::{SessionManager, SessionSettings};
 use sandbox_store::Store;
@@ -253,20 +254,43 @@ pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
     })
 }
 
+fn usual_spec(settings: &Settings) -> SandboxSpec {
+    SandboxSpec {
+        env: Default::default(),
+        network: NetworkPolicy::Disabled,
+        limits: Limits {
+            memory: settings.mem_limit,
+            cpus: settings.cpu_limit,
+            pids: settings.pids_limit,
+            disk: settings.disk_limit,
+            tmp: settings.tmp_limit,
+        },
+    }
+}
+
+/// A ceiling that is not set is what every session has.
+fn session_bounds(settings: &Settings) -> SessionBounds {
+    let spec = usual_spec(settings);
+    let usual = &spec.limits;
+    let longest_ttl = settings.max_session_ttl.max(settings.session_ttl);
+    SessionBounds {
+        max_limits: Limits {
+            memory: settings.max_mem_limit.max(usual.memory),
+            cpus: settings.max_cpu_limit.max(usual.cpus),
+            pids: settings.max_pids_limit.max(usual.pids),
+            disk: settings.max_disk_limit.max(usual.disk),
+            tmp: usual.tmp,
+        },
+        max_idle_timeout: Duration::from_secs(settings.max_idle_timeout.max(settings.idle_timeout)),
+        max_ttl: (longest_ttl > 0).then(|| Duration::from_secs(longest_ttl)),
+        spec,
+    }
+}
+
 fn session_settings(settings: &Settings) -> SessionSettings {
     let idle_timeout = Duration::from_secs(settings.idle_timeout);
     SessionSettings {
-        spec: SandboxSpec {
-            env: Default::default(),
-            network: NetworkPolicy::Disabled,
-            limits: Limits {
-                memory: settings.mem_limit,
-                cpus: settings.cpu_limit,
-                pids: settings.pids_limit,
-                disk: settings.disk_limit,
-                tmp: settings.tmp_limit,
-            },
-        },
+        spec: usual_spec(settings),
         max_sessions: settings.max_sessions,
         tenant_max_sessions: settings.tenant_max_sessions,
         idle_timeout,
@@ -338,6 +362,7 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
             max_file_bytes: settings.artifact_limit.bytes(),
             max_total_bytes: settings.artifacts_limit.bytes(),
         }),
+        sessions: session_bounds(settings),
         ..HttpSettings::new(languages)
     })
 }

@@ -54,6 +54,12 @@ pub struct Settings {
 
     pub idle_timeout: u64,
     pub session_ttl: u64,
+    pub max_mem_limit: ByteSize,
+    pub max_cpu_limit: f64,
+    pub max_pids_limit: u32,
+    pub max_disk_limit: ByteSize,
+    pub max_idle_timeout: u64,
+    pub max_session_ttl: u64,
     pub max_sessions: usize,
     pub tenant_max_sessions: usize,
     pub session_runs: usize,
@@ -125,6 +131,12 @@ impl Default for Settings {
             tmp_limit: ByteSize::mib(64),
             idle_timeout: 900,
             session_ttl: 0,
+            max_mem_limit: ByteSize(0),
+            max_cpu_limit: 0.0,
+            max_pids_limit: 0,
+            max_disk_limit: ByteSize(0),
+            max_idle_timeout: 0,
+            max_session_ttl: 0,
             max_sessions: 50,
             tenant_max_sessions: 50,
             session_runs: 4,
@@ -213,6 +225,11 @@ impl Provider for Source {
     fn data(&self) -> Result<Map<Profile, Dict>, figment::Error> {
         Ok(Profile::Default.collect(self.values.clone()))
     }
+}
+
+/// Whether a ceiling that is set is lower than what it is a ceiling of.
+fn is_below<T: PartialOrd + Default>(ceiling: T, usual: T) -> bool {
+    ceiling > T::default() && ceiling < usual
 }
 
 /// The settings and where each came from.
@@ -411,6 +428,39 @@ impl Settings {
         ] {
             if value == 0 {
                 return invalid(key, "it is 1 or more");
+            }
+        }
+        if !(self.max_cpu_limit.is_finite() && (0.0..=1e6).contains(&self.max_cpu_limit)) {
+            return invalid("max_cpu_limit", "it is 0 or more and at most 1000000");
+        }
+        for (key, below) in [
+            (
+                "max_mem_limit",
+                is_below(self.max_mem_limit.bytes(), self.mem_limit.bytes()),
+            ),
+            (
+                "max_disk_limit",
+                is_below(self.max_disk_limit.bytes(), self.disk_limit.bytes()),
+            ),
+            (
+                "max_pids_limit",
+                is_below(self.max_pids_limit, self.pids_limit),
+            ),
+            (
+                "max_cpu_limit",
+                is_below(self.max_cpu_limit, self.cpu_limit),
+            ),
+            (
+                "max_idle_timeout",
+                is_below(self.max_idle_timeout, self.idle_timeout),
+            ),
+            (
+                "max_session_ttl",
+                is_below(self.max_session_ttl, self.session_ttl),
+            ),
+        ] {
+            if below {
+                return invalid(key, "it is smaller than what every session has");
             }
         }
         if self.mem_limit < ByteSize::mib(16) {

@@ -9,7 +9,8 @@ use crate::{
     DestroyReason, Lease,
     create::Creation,
     deadline,
-    lease::InUse,
+    lease::{InUse, Made},
+    new::Wanted,
     observer::shutting_down,
     outcome::{Outcome, promise},
     sandbox::Sandbox,
@@ -26,6 +27,8 @@ enum Found {
         sandbox: Outcome<Arc<Sandbox>>,
         /// This call made it start.
         created: bool,
+        /// This call made the session.
+        fresh: bool,
     },
     /// What was there must be gone first.
     Ending(Outcome<()>),
@@ -34,9 +37,9 @@ enum Found {
 
 impl Shared {
     /// A living sandbox for the key; while the lease is held it is in use.
-    pub async fn acquire(self: &Arc<Self>, key: &SessionKey, ephemeral: bool) -> Result<Lease> {
+    pub async fn acquire(self: &Arc<Self>, key: &SessionKey, wanted: Wanted<'_>) -> Result<Lease> {
         let found = self
-            .look_until_found(key, ephemeral)
+            .look_until_found(key, wanted)
             .instrument(trace_span!("session.acquire"));
         tokio::time::timeout(deadline::LEASE, found)
             .await
@@ -46,17 +49,20 @@ impl Shared {
     async fn look_until_found(
         self: &Arc<Self>,
         key: &SessionKey,
-        ephemeral: bool,
+        wanted: Wanted<'_>,
     ) -> Result<Lease> {
         loop {
             // Before the look, so that no word is missed between the two.
             let room = self.room.notified();
-            match self.look(key, ephemeral)? {
-                Found::Running(in_use, sandbox) => return Ok(Lease::new(in_use, sandbox, false)),
+            match self.look(key, wanted)? {
+                Found::Running(in_use, sandbox) => {
+                    return Ok(Lease::new(in_use, sandbox, Made::default()));
+                }
                 Found::Starting {
                     in_use,
                     sandbox,
                     created,
+                    fresh,
                 } => {
                     let sandbox = tokio::select! {
                         biased;
@@ -66,7 +72,7 @@ impl Shared {
                     if let Some(error) = in_use.session.ended() {
                         return Err(error);
                     }
-                    return Ok(Lease::new(in_use, sandbox, created));
+                    return Ok(Lease::new(in_use, sandbox, Made { created, fresh }));
                 }
                 // An end that failed has left something that nobody may get.
                 Found::Ending(done) => done.wait().await?,
@@ -75,7 +81,7 @@ impl Shared {
         }
     }
 
-    fn look(self: &Arc<Self>, key: &SessionKey, ephemeral: bool) -> Result<Found> {
+    fn look(self: &Arc<Self>, key: &SessionKey, wanted: Wanted<'_>) -> Result<Found> {
         let now = self.clock.now();
         let mut table = self.table();
         if table.closing {
@@ -91,6 +97,14 @@ impl Shared {
                     None => Found::NoRoom,
                 });
             }
+            if let Wanted::AsAsked(new) = wanted
+                && new.options.request_sha256 != entry.session.terms.options.request_sha256
+            {
+                return Err(Error::new(
+                    ErrorCode::SessionExists,
+                    "there is a session of this name that was made in another way",
+                ));
+            }
             let in_use = || InUse::new(Arc::clone(self), Arc::clone(&entry.session));
             match &entry.state {
                 State::Running(sandbox) if sandbox.is_alive() => {
@@ -101,6 +115,7 @@ impl Shared {
                         in_use: in_use(),
                         sandbox: sandbox.clone(),
                         created: false,
+                        fresh: false,
                     });
                 }
                 // It has just died and its watch does not know yet.
@@ -113,7 +128,7 @@ impl Shared {
                 State::Stopped(_) | State::Ending { .. } => {}
             }
         }
-        self.begin_start(&mut table, key, ephemeral, now)
+        self.begin_start(&mut table, key, wanted, now)
     }
 
     /// Starts to make a sandbox for a session that has none.
@@ -121,13 +136,14 @@ impl Shared {
         self: &Arc<Self>,
         table: &mut Table,
         key: &SessionKey,
-        ephemeral: bool,
+        wanted: Wanted<'_>,
         now: Timestamp,
     ) -> Result<Found> {
-        let spec = table
-            .entries
-            .get(key)
-            .map_or(&self.settings.spec, |entry| &entry.session.terms.spec);
+        let spec = match (table.entries.get(key), wanted) {
+            (Some(entry), _) => &entry.session.terms.spec,
+            (None, Wanted::AsAsked(new)) => &new.spec,
+            (None, _) => &self.settings.spec,
+        };
         let lacking = &spec.required() - &self.backend.capabilities();
         if let Some(capability) = lacking.first() {
             let lacking = format!("{capability:?}").to_lowercase();
@@ -156,7 +172,7 @@ impl Shared {
                 (Arc::clone(&entry.session), remains, false)
             }
             None => {
-                let session = Arc::new(self.new_session(key, ephemeral, now));
+                let session = Arc::new(self.new_session(key, wanted, now));
                 let entry = Entry {
                     session: Arc::clone(&session),
                     state: starting,
@@ -167,27 +183,42 @@ impl Shared {
         };
         let in_use = InUse::new(Arc::clone(self), Arc::clone(&session));
         // Owned by us: a caller who goes away leaves nothing half made.
+        let (files, by) = match wanted {
+            Wanted::AsAsked(new) if fresh => (new.files.clone(), Some(new.by.clone())),
+            _ => (Vec::new(), None),
+        };
         self.spawn(Arc::clone(self).create(Creation {
             session,
             remains,
             fresh,
+            files,
+            by,
             promise,
         }));
         Ok(Found::Starting {
             in_use,
             sandbox,
             created: true,
+            fresh,
         })
     }
 
-    fn new_session(&self, key: &SessionKey, ephemeral: bool, now: Timestamp) -> Session {
+    fn new_session(&self, key: &SessionKey, wanted: Wanted<'_>, now: Timestamp) -> Session {
+        let settings = &self.settings;
+        let asked = match wanted {
+            Wanted::AsAsked(new) => Some(new),
+            Wanted::AsUsual | Wanted::ForOneRun => None,
+        };
+        let ttl = asked.and_then(|new| new.ttl).or(settings.ttl);
+        let idle_timeout = asked.and_then(|new| new.idle_timeout);
         let terms = Terms {
             key: key.clone(),
-            spec: self.settings.spec.clone(),
+            spec: asked.map_or(&settings.spec, |new| &new.spec).clone(),
+            options: asked.map(|new| new.options.clone()).unwrap_or_default(),
             created_at: now,
-            idle_timeout: self.settings.idle_timeout,
-            expires_at: self.settings.ttl.map(|ttl| now.plus(ttl)),
-            ephemeral,
+            idle_timeout: idle_timeout.unwrap_or(settings.idle_timeout),
+            expires_at: ttl.map(|ttl| now.plus(ttl)),
+            ephemeral: matches!(wanted, Wanted::ForOneRun),
         };
         Session::new(terms, now, self.settings.runs_per_session)
     }

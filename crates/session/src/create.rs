@@ -5,12 +5,13 @@ use std::{
     time::Instant,
 };
 
+use guest_client::messages::WriteRequest;
 use sandbox_core::{Error, Result};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
 use crate::{
-    DestroyReason,
+    CreatedBy, DestroyReason,
     deadline::{self, chain, within},
     outcome::{Failure, Promise},
     sandbox::Sandbox,
@@ -25,6 +26,10 @@ pub(crate) struct Creation {
     pub remains: Option<Arc<Sandbox>>,
     /// The session is new, not only its sandbox.
     pub fresh: bool,
+    /// Of a new session, written before it is anybody's.
+    pub files: Vec<WriteRequest>,
+    /// Who asked for it, where it is not its first call.
+    pub by: Option<CreatedBy>,
     pub promise: Promise<Arc<Sandbox>>,
 }
 
@@ -40,10 +45,12 @@ impl Shared {
             session,
             remains,
             fresh,
+            files,
+            by,
             promise,
         } = creation;
         let began = Instant::now();
-        match self.make(&session, remains, fresh, began).await {
+        match self.make(&session, remains, fresh, files, began).await {
             Ok(sandbox) => {
                 self.has_started(&session, &sandbox);
                 let key = session.key().clone();
@@ -51,7 +58,7 @@ impl Shared {
                 self.spawn(Arc::clone(&self).watch(session, Arc::clone(&sandbox)));
                 promise.keep(Ok(sandbox));
                 if tell {
-                    self.observer.session_began(&key).await;
+                    self.observer.session_began(&key, by.as_ref()).await;
                 }
             }
             Err(Failed { error, remains }) => {
@@ -96,6 +103,7 @@ impl Shared {
         session: &Session,
         remains: Option<Arc<Sandbox>>,
         fresh: bool,
+        files: Vec<WriteRequest>,
         began: Instant,
     ) -> Result<Arc<Sandbox>, Failed> {
         // Two sandboxes never share a workspace.
@@ -117,7 +125,8 @@ impl Shared {
             .create(&session.sandbox_id, &session.terms.spec);
         let (place, registered) = tokio::join!(
             within(deadline::CREATE, "the start of the sandbox", create),
-            self.register(session, fresh),
+            // With files, a session is one only when they are there.
+            self.register(session, fresh && files.is_empty()),
         );
         let sandbox = Arc::new(Sandbox::new(place.map_err(bare)?, self.clock.now()));
         let took = began.elapsed();
@@ -127,7 +136,11 @@ impl Shared {
             backend = self.backend_name(), took_ms = took.as_millis() as u64,
             "created a sandbox"
         );
-        if let Err(error) = registered {
+        let complete = match registered {
+            Ok(()) if !files.is_empty() => self.fill(session, &sandbox, files).await,
+            registered => registered,
+        };
+        if let Err(error) = complete {
             // Unknown to the registry, its workspace would be lost at the next start.
             sandbox.give_up(DestroyReason::Failed);
             let remains = match self.stop(session, &sandbox).await {
@@ -139,6 +152,26 @@ impl Shared {
         Ok(sandbox)
     }
 
+    /// Writes the files of a new session, and only then registers it.
+    async fn fill(
+        &self,
+        session: &Session,
+        sandbox: &Sandbox,
+        files: Vec<WriteRequest>,
+    ) -> Result<()> {
+        let guest = sandbox.place.guest();
+        for (n, file) in files.into_iter().enumerate() {
+            let write = guest.write(file);
+            within(deadline::FILE, "the writing of the files", write)
+                .await
+                .map_err(|error| {
+                    let detail = format!("`files[{n}]`: {}", error.detail());
+                    Error::new(error.code(), detail).with_source(error)
+                })?;
+        }
+        self.register(session, true).await
+    }
+
     async fn register(&self, session: &Session, fresh: bool) -> Result<()> {
         let terms = &session.terms;
         if !fresh || terms.ephemeral {
@@ -148,6 +181,7 @@ impl Shared {
             key: terms.key.clone(),
             backend: self.backend_name().to_owned(),
             spec: terms.spec.clone(),
+            options: terms.options.clone(),
             created_at: terms.created_at,
             last_used_at: session.last_used(),
             idle_timeout: terms.idle_timeout,

@@ -1,7 +1,9 @@
 //! What can be seen of a session from outside.
 
+use std::time::Duration;
+
 use sandbox_backend::Usage;
-use sandbox_core::{SandboxSpec, SessionKey, Timestamp};
+use sandbox_core::{SandboxSpec, SessionKey, SessionOptions, Timestamp};
 use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -37,6 +39,10 @@ pub struct SessionInfo {
     /// When it ends if nobody uses it; absent when it is ending.
     pub expires: Option<Timestamp>,
     pub spec: SandboxSpec,
+    pub options: SessionOptions,
+    pub idle_timeout: Duration,
+    /// When it ends however much it is used.
+    pub ends: Option<Timestamp>,
     pub active_runs: usize,
     pub queued_runs: usize,
     pub usage: Usage,

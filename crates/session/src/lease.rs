@@ -34,15 +34,24 @@ impl Drop for InUse {
 pub struct Lease {
     pub(crate) in_use: InUse,
     pub(crate) sandbox: Arc<Sandbox>,
-    pub(crate) created: bool,
+    pub(crate) made: Made,
+}
+
+/// What was made for a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Made {
+    /// The sandbox.
+    pub created: bool,
+    /// The session with it.
+    pub fresh: bool,
 }
 
 impl Lease {
-    pub(crate) fn new(in_use: InUse, sandbox: Arc<Sandbox>, created: bool) -> Self {
+    pub(crate) fn new(in_use: InUse, sandbox: Arc<Sandbox>, made: Made) -> Self {
         Self {
             in_use,
             sandbox,
-            created,
+            made,
         }
     }
 
@@ -52,7 +61,7 @@ impl Lease {
 
     /// Whether the sandbox was made for this call.
     pub fn created(&self) -> bool {
-        self.created
+        self.made.created
     }
 
     /// Waits for a call to the guest. It ends with `session_deleted` when the

@@ -8,8 +8,9 @@ use sandbox_core::{Clock, Result, SessionKey, Timestamp};
 use sandbox_store::SessionStore;
 
 use crate::{
-    DestroyReason, Lease, Observer, SessionInfo, SessionSettings, SessionState,
-    lease::InUse,
+    DestroyReason, Lease, NewSession, Observer, SessionInfo, SessionSettings, SessionState,
+    lease::{InUse, Made},
+    new::Wanted,
     sandbox::Sandbox,
     session::{Session, State},
     shared::Shared,
@@ -44,7 +45,20 @@ impl SessionManager {
 
     /// A living sandbox for the key, for calls and streams that are the caller's own.
     pub async fn lease(&self, key: &SessionKey) -> Result<Lease> {
-        self.shared.acquire(key, false).await
+        self.shared.acquire(key, Wanted::AsUsual).await
+    }
+
+    /// A session as it was asked for, and whether it is new. One that is there
+    /// already must have been asked for in the same way.
+    pub async fn create(&self, key: &SessionKey, new: &NewSession) -> Result<bool> {
+        let lease = self.shared.acquire(key, Wanted::AsAsked(new)).await?;
+        Ok(lease.made.fresh)
+    }
+
+    /// How long its runs may take that do not say so, where that was chosen.
+    pub fn run_timeout(&self, key: &SessionKey) -> Option<Duration> {
+        let table = self.shared.table();
+        table.entries.get(key)?.session.terms.options.run_timeout
     }
 
     /// Whether there is such a session, and it is not ending.
@@ -56,7 +70,7 @@ impl SessionManager {
             .is_some_and(|entry| !matches!(entry.state, State::Ending { .. }))
     }
 
-    /// A sandbox that runs now, if there is one; none is started.
+    /// A sandbox that runs now, if there is one; none is started. The session counts as used.
     pub fn lease_running(&self, key: &SessionKey) -> Option<Lease> {
         let table = self.shared.table();
         let entry = table.entries.get(key)?;
@@ -66,7 +80,16 @@ impl SessionManager {
         let in_use = InUse::new(Arc::clone(&self.shared), Arc::clone(&entry.session));
         sandbox
             .is_alive()
-            .then(|| Lease::new(in_use, Arc::clone(sandbox), false))
+            .then(|| Lease::new(in_use, Arc::clone(sandbox), Made::default()))
+    }
+
+    /// The guest of a sandbox that runs now, for a look that is no use of it.
+    pub fn running_guest(&self, key: &SessionKey) -> Option<GuestClient> {
+        let table = self.shared.table();
+        match &table.entries.get(key)?.state {
+            State::Running(sandbox) if sandbox.is_alive() => Some(sandbox.place.guest().clone()),
+            _ => None,
+        }
     }
 
     /// One call to the guest of a session; it does not queue with runs.
@@ -131,6 +154,9 @@ impl SessionManager {
             last_used: session.last_used(),
             expires: (view.state != SessionState::Ending).then(|| session.expires(now)),
             spec: session.terms.spec.clone(),
+            options: session.terms.options.clone(),
+            idle_timeout: session.terms.idle_timeout,
+            ends: session.terms.expires_at,
             active_runs: session.active_runs(),
             queued_runs: session.queued.load(std::sync::atomic::Ordering::SeqCst),
             usage: view

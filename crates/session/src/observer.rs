@@ -5,6 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sandbox_core::{Error, ErrorCode, SessionKey};
 
+use crate::CreatedBy;
+
 /// Why a sandbox, or a session with it, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DestroyReason {
@@ -92,8 +94,9 @@ pub trait Observer: Send + Sync {
     /// How many sandboxes live now.
     fn active(&self, backend: &str, count: i64);
 
-    /// A session has begun, with its first sandbox. Not told of one run's own.
-    async fn session_began(&self, key: &SessionKey);
+    /// A session has begun, with its first sandbox, because of its first call or
+    /// because somebody asked for it. Not told of one run's own.
+    async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>);
 
     /// A session has ended, and all that it had is gone. Not told of one run's own.
     async fn session_ended(&self, key: &SessionKey, reason: DestroyReason);
@@ -109,6 +112,6 @@ impl Observer for NoObserver {
     fn destroyed(&self, _: &str, _: DestroyReason, _: Duration) {}
     fn waited(&self, _: Duration) {}
     fn active(&self, _: &str, _: i64) {}
-    async fn session_began(&self, _: &SessionKey) {}
+    async fn session_began(&self, _: &SessionKey, _: Option<&CreatedBy>) {}
     async fn session_ended(&self, _: &SessionKey, _: DestroyReason) {}
 }

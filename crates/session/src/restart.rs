@@ -49,6 +49,7 @@ impl Shared {
         let terms = Terms {
             key: key.clone(),
             spec: record.spec,
+            options: record.options,
             created_at: record.created_at,
             idle_timeout: record.idle_timeout,
             expires_at: record.expires_at,

@@ -13,7 +13,9 @@ use sandbox_core::{
 use tokio::sync::OwnedSemaphorePermit;
 use uuid::Uuid;
 
-use crate::{DestroyReason, Lease, SessionManager, deadline, session::Session, shared::Shared};
+use crate::{
+    DestroyReason, Lease, SessionManager, deadline, new::Wanted, session::Session, shared::Shared,
+};
 
 /// 128 + SIGKILL.
 const KILLED: i32 = 137;
@@ -65,12 +67,16 @@ impl SessionManager {
                 None => format!("run-{}", Uuid::new_v4().simple()).parse()?,
             },
         );
+        let wanted = match session {
+            Some(_) => Wanted::AsUsual,
+            None => Wanted::ForOneRun,
+        };
         // Before the lease, so that it is dropped after it.
         let ends_after = session.is_none().then(|| EndsAfter {
             shared: Arc::clone(&self.shared),
             key: key.clone(),
         });
-        let (lease, turn) = self.shared.turn(&key, session.is_none()).await?;
+        let (lease, turn) = self.shared.turn(&key, wanted).await?;
         for file in files {
             lease.call(lease.guest().write(file)).await?;
         }
@@ -80,7 +86,7 @@ impl SessionManager {
             events: give_up_when_late(&lease, events)?,
             place: RunPlace {
                 session: session.cloned(),
-                session_created: lease.created,
+                session_created: lease.made.created,
                 backend: self.shared.backend_name(),
                 spec: lease.in_use.session.terms.spec.clone(),
                 enforcement: self.shared.backend.enforcement(),
@@ -160,9 +166,9 @@ impl Shared {
     async fn turn(
         self: &Arc<Self>,
         key: &SessionKey,
-        ephemeral: bool,
+        wanted: Wanted<'_>,
     ) -> Result<(Lease, OwnedSemaphorePermit)> {
-        let lease = self.acquire(key, ephemeral).await?;
+        let lease = self.acquire(key, wanted).await?;
         let began = Instant::now();
         let turn = self.queue(&lease.in_use.session).await?;
         self.observer.waited(began.elapsed());
@@ -174,11 +180,11 @@ impl Shared {
             return Ok((lease, turn));
         }
         // It died while this run waited; the lease before keeps the session.
-        let mut again = self.acquire(key, ephemeral).await?;
+        let mut again = self.acquire(key, wanted).await?;
         if !Arc::ptr_eq(session, &again.in_use.session) {
             return Err(session.ended().unwrap_or_else(busy));
         }
-        again.created |= lease.created;
+        again.made.created |= lease.made.created;
         Ok((again, turn))
     }
 

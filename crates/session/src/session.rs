@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-use sandbox_core::{Error, SandboxId, SandboxSpec, SessionKey, Timestamp};
+use sandbox_core::{Error, SandboxId, SandboxSpec, SessionKey, SessionOptions, Timestamp};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +50,7 @@ pub(crate) enum State {
 pub(crate) struct Terms {
     pub key: SessionKey,
     pub spec: SandboxSpec,
+    pub options: SessionOptions,
     pub created_at: Timestamp,
     pub idle_timeout: Duration,
     pub expires_at: Option<Timestamp>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::{Result, SandboxSpec, SessionKey, Timestamp};
+use sandbox_core::{Result, SandboxSpec, SessionKey, SessionOptions, Timestamp};
 
 /// One session, whether its sandbox runs or not.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,6 +12,7 @@ pub struct SessionRecord {
     /// The name of the backend that has its workspace.
     pub backend: String,
     pub spec: SandboxSpec,
+    pub options: SessionOptions,
     pub created_at: Timestamp,
     pub last_used_at: Timestamp,
     pub idle_timeout: Duration,

@@ -6,6 +6,7 @@ pub(crate) mod read;
 pub(crate) mod remove;
 pub(crate) mod replace;
 mod tree;
+mod usage;
 mod write;
 
 use std::{path::Path, sync::Arc};
@@ -21,7 +22,8 @@ use sandbox_wire::sandbox::v1::{
     ExportResponse, ImportRequest, ImportResponse, ListEntriesRequest, ListEntriesResponse,
     ReadBytesRequest, ReadBytesResponse, ReadLinesRequest, ReadLinesResponse,
     RemoveArtifactsRequest, RemoveArtifactsResponse, RemoveEntryRequest, RemoveEntryResponse,
-    RenameRequest, RenameResponse, Workspace, WriteRequest, WriteResponse,
+    RenameRequest, RenameResponse, UsageRequest, UsageResponse, Workspace, WriteRequest,
+    WriteResponse,
 };
 
 use crate::{
@@ -151,5 +153,12 @@ impl Workspace for WorkspaceService {
     ) -> ServiceResult<RemoveArtifactsResponse> {
         self.do_with(request.to_owned_message(), artifacts::remove)
             .await
+    }
+    async fn usage(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, UsageRequest>,
+    ) -> ServiceResult<UsageResponse> {
+        self.do_with(request.to_owned_message(), usage::usage).await
     }
 }

@@ -84,6 +84,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /processes/{process_id}/stdin",
             "post /read",
             "post /read_binary",
+            "post /sessions/{tenant_id}/{session_id}",
             "post /write",
         ]
     );

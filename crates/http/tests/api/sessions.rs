@@ -41,11 +41,12 @@ async fn a_session_shows_its_state_limits_and_usage() {
             "tenant_id": "default", "session_id": "s", "state": "running", "backend": "fake",
             "created": "1970-01-01T00:00:00.000Z", "last_used": "1970-01-01T00:00:00.000Z",
             "expires": "1970-01-01T00:15:00.000Z", "active_runs": 0, "queued_runs": 0,
+            "idle_timeout_seconds": 900, "labels": {}, "env": [], "network": "disabled",
             "limits": {
                 "memory_bytes": 512 << 20, "cpus": 1.0, "pids": 256,
                 "disk_bytes": 1 << 30, "tmp_bytes": 64 << 20,
             },
-            "usage": {"memory_bytes": 4096, "cpu_seconds": 0.5, "pids": null},
+            "usage": {"memory_bytes": 4096, "cpu_seconds": 0.5, "pids": null, "disk_bytes": 4096},
         })
     );
 }

@@ -4,6 +4,7 @@
 
 mod create;
 mod delete;
+mod explicit;
 mod limits;
 mod loss;
 mod reap;

@@ -14,6 +14,7 @@ struct Row {
     session_id: String,
     backend: String,
     spec: String,
+    options: String,
     created_at_ms: i64,
     last_used_at_ms: i64,
     idle_timeout_ms: i64,
@@ -32,6 +33,7 @@ impl TryFrom<Row> for SessionRecord {
             key: SessionKey::new(tenant, session),
             backend: row.backend,
             spec: serde_json::from_str(&row.spec).map_err(bad(&name, "spec"))?,
+            options: serde_json::from_str(&row.options).map_err(bad(&name, "options"))?,
             created_at: Timestamp(row.created_at_ms),
             last_used_at: Timestamp(row.last_used_at_ms),
             idle_timeout: Duration::from_millis(idle_ms),
@@ -44,8 +46,8 @@ impl TryFrom<Row> for SessionRecord {
 impl<D: Database> SessionStore for SqlStore<D> {
     async fn load(&self) -> Result<Vec<SessionRecord>> {
         let select = Statement::new(
-            "SELECT tenant_id, session_id, backend, spec, created_at_ms, last_used_at_ms, \
-             idle_timeout_ms, expires_at_ms FROM sessions WHERE owner = $1 \
+            "SELECT tenant_id, session_id, backend, spec, options, created_at_ms, \
+             last_used_at_ms, idle_timeout_ms, expires_at_ms FROM sessions WHERE owner = $1 \
              ORDER BY tenant_id, session_id",
             [self.owner.as_str().into()],
         );
@@ -58,14 +60,17 @@ impl<D: Database> SessionStore for SqlStore<D> {
     async fn put(&self, record: &SessionRecord) -> Result<()> {
         let spec = serde_json::to_string(&record.spec)
             .map_err(bad(&format!("session `{}`", record.key), "spec"))?;
+        let options = serde_json::to_string(&record.options)
+            .map_err(bad(&format!("session `{}`", record.key), "options"))?;
         // Durations beyond what the column holds are as good as for ever.
         let idle_ms = u64::try_from(record.idle_timeout.as_millis()).unwrap_or(u64::MAX);
         let insert = Statement::new(
-            "INSERT INTO sessions (owner, tenant_id, session_id, backend, spec, created_at_ms, \
-             last_used_at_ms, idle_timeout_ms, expires_at_ms) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+            "INSERT INTO sessions (owner, tenant_id, session_id, backend, spec, options, \
+             created_at_ms, last_used_at_ms, idle_timeout_ms, expires_at_ms) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
              ON CONFLICT (owner, tenant_id, session_id) DO UPDATE SET \
              backend = excluded.backend, spec = excluded.spec, \
+             options = excluded.options, \
              created_at_ms = excluded.created_at_ms, \
              last_used_at_ms = excluded.last_used_at_ms, \
              idle_timeout_ms = excluded.idle_timeout_ms, \
@@ -76,6 +81,7 @@ impl<D: Database> SessionStore for SqlStore<D> {
                 record.key.session.as_str().into(),
                 record.backend.as_str().into(),
                 spec.as_str().into(),
+                options.as_str().into(),
                 record.created_at.into(),
                 record.last_used_at.into(),
                 idle_ms.into(),

@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
-use sandbox_core::{ByteSize, Limits, NetworkPolicy, SandboxSpec, SessionKey, Timestamp};
+use sandbox_core::{
+    ByteSize, Limits, NetworkPolicy, SandboxSpec, SessionKey, SessionOptions, Timestamp,
+};
 use sandbox_store::{SessionRecord, SessionStore};
 
 pub fn key(tenant: &str, session: &str) -> SessionKey {
@@ -22,6 +24,11 @@ pub fn record(tenant: &str, session: &str) -> SessionRecord {
                 memory: ByteSize(1000),
                 ..Limits::default()
             },
+        },
+        options: SessionOptions {
+            labels: BTreeMap::from([("team".into(), "ä=\"'".into())]),
+            run_timeout: Some(Duration::from_millis(1_500)),
+            request_sha256: Some("00".into()),
         },
         created_at: Timestamp(1_000),
         last_used_at: Timestamp(2_000),
@@ -50,6 +57,7 @@ pub async fn a_second_put_takes_the_place_of_the_first(store: &dyn SessionStore)
     let changed = SessionRecord {
         backend: "docker".into(),
         spec: SandboxSpec::default(),
+        options: SessionOptions::default(),
         created_at: Timestamp(7),
         last_used_at: Timestamp(8),
         idle_timeout: Duration::ZERO,

@@ -80,6 +80,8 @@ pub mod __buffa {
         reg.register_json_any(super::__EXPORT_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__REMOVE_ARTIFACTS_REQUEST_JSON_ANY);
         reg.register_json_any(super::__REMOVE_ARTIFACTS_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__USAGE_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__USAGE_RESPONSE_JSON_ANY);
     }
 }
 #[doc(inline)]
@@ -242,6 +244,14 @@ pub use self::__buffa::view::RemoveArtifactsRequestOwnedView;
 pub use self::__buffa::view::RemoveArtifactsResponseView;
 #[doc(inline)]
 pub use self::__buffa::view::RemoveArtifactsResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::UsageRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::UsageRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::UsageResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::UsageResponseOwnedView;
 #[doc(inline)]
 pub use self::__buffa::register_types;
 include!("sandbox.v1.code.__connect.rs");

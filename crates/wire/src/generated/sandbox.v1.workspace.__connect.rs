@@ -78,6 +78,14 @@ pub type OwnedRemoveArtifactsRequestView = ::buffa::view::OwnedView<
 pub type OwnedRemoveArtifactsResponseView = ::buffa::view::OwnedView<
     __buffa::view::RemoveArtifactsResponseView<'static>,
 >;
+///Shorthand for `OwnedView<UsageRequestView<'static>>`.
+pub type OwnedUsageRequestView = ::buffa::view::OwnedView<
+    __buffa::view::UsageRequestView<'static>,
+>;
+///Shorthand for `OwnedView<UsageResponseView<'static>>`.
+pub type OwnedUsageResponseView = ::buffa::view::OwnedView<
+    __buffa::view::UsageResponseView<'static>,
+>;
 impl ::connectrpc::Encodable<ReadLinesResponse>
 for __buffa::view::ReadLinesResponseView<'_> {
     fn encode(
@@ -393,6 +401,37 @@ for ::buffa::view::OwnedView<__buffa::view::RemoveArtifactsResponseView<'static>
         )
     }
 }
+impl ::connectrpc::Encodable<UsageResponse> for __buffa::view::UsageResponseView<'_> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self, codec)
+    }
+}
+impl ::connectrpc::Encodable<UsageResponse>
+for ::buffa::view::OwnedView<__buffa::view::UsageResponseView<'static>> {
+    fn encode(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::buffa::bytes::Bytes, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body(self.reborrow(), codec)
+    }
+    /// An `OwnedView` still holds the buffer it was decoded from, so
+    /// its large fields can be handed to the response body by
+    /// reference count instead of copied. The bare view impl above
+    /// cannot do this: it has borrows but no buffer to name.
+    fn encode_segments(
+        &self,
+        codec: ::connectrpc::CodecFormat,
+    ) -> ::std::result::Result<::connectrpc::EncodedBody, ::connectrpc::ConnectError> {
+        ::connectrpc::__codegen::encode_view_body_segments(
+            self.reborrow(),
+            self.bytes(),
+            codec,
+        )
+    }
+}
 /// Full service name for this service.
 pub const WORKSPACE_SERVICE_NAME: &str = "sandbox.v1.Workspace";
 /// Static [`Spec`](::connectrpc::Spec) for the `ReadLines` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
@@ -452,6 +491,12 @@ pub const WORKSPACE_EXPORT_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server
 /// Static [`Spec`](::connectrpc::Spec) for the `RemoveArtifacts` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
 pub const WORKSPACE_REMOVE_ARTIFACTS_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
         "/sandbox.v1.Workspace/RemoveArtifacts",
+        ::connectrpc::StreamType::Unary,
+    )
+    .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
+/// Static [`Spec`](::connectrpc::Spec) for the `Usage` RPC, as seen by the server; the generated client passes it with [`origin`](::connectrpc::Spec::origin) `Client` (compare across sides with [`Spec::same_method`](::connectrpc::Spec::same_method)).
+pub const WORKSPACE_USAGE_SPEC: ::connectrpc::Spec = ::connectrpc::Spec::server(
+        "/sandbox.v1.Workspace/Usage",
         ::connectrpc::StreamType::Unary,
     )
     .with_idempotency_level(::connectrpc::IdempotencyLevel::Unknown);
@@ -685,6 +730,24 @@ pub trait Workspace: Send + Sync + 'static {
     ) -> impl ::std::future::Future<
         Output = ::connectrpc::ServiceResult<
             impl ::connectrpc::Encodable<RemoveArtifactsResponse> + Send + use<'a, Self>,
+        >,
+    > + Send;
+    /// Handle the Usage RPC.
+    ///
+    /// `'a` lets the response body borrow from `&self` (e.g. server-resident state).
+    ///
+    /// `request` is borrowed from the request body and is valid for the
+    /// duration of the call; message fields are read directly on it
+    /// (zero-copy). The response cannot borrow from `request` — use
+    /// `.to_owned_message()` (or copy the specific fields) for anything
+    /// returned, stored, or moved into `tokio::spawn`.
+    fn usage<'a>(
+        &'a self,
+        ctx: ::connectrpc::RequestContext,
+        request: ::connectrpc::ServiceRequest<'_, UsageRequest>,
+    ) -> impl ::std::future::Future<
+        Output = ::connectrpc::ServiceResult<
+            impl ::connectrpc::Encodable<UsageResponse> + Send + use<'a, Self>,
         >,
     > + Send;
 }
@@ -957,6 +1020,29 @@ impl<S: Workspace> WorkspaceExt for S {
                 },
             )
             .with_spec(WORKSPACE_REMOVE_ARTIFACTS_SPEC)
+            .route_view(
+                WORKSPACE_SERVICE_NAME,
+                "Usage",
+                {
+                    let svc = ::std::sync::Arc::clone(&self);
+                    ::connectrpc::view_handler_fn(move |
+                        ctx,
+                        req: ::buffa::view::OwnedView<
+                            __buffa::view::UsageRequestView<'static>,
+                        >,
+                        format|
+                    {
+                        let svc = ::std::sync::Arc::clone(&svc);
+                        async move {
+                            let sreq = ::connectrpc::ServiceRequest::<
+                                UsageRequest,
+                            >::from_parts(req.reborrow(), req.bytes());
+                            svc.usage(ctx, sreq).await?.encode::<UsageResponse>(format)
+                        }
+                    })
+                },
+            )
+            .with_spec(WORKSPACE_USAGE_SPEC)
     }
 }
 /// Type-inference marker used by [`Router::add_service`](::connectrpc::Router::add_service).
@@ -1069,6 +1155,12 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
                 Some(
                     ::connectrpc::dispatcher::codegen::MethodDescriptor::unary(false)
                         .with_spec(WORKSPACE_REMOVE_ARTIFACTS_SPEC),
+                )
+            }
+            "Usage" => {
+                Some(
+                    ::connectrpc::dispatcher::codegen::MethodDescriptor::unary(false)
+                        .with_spec(WORKSPACE_USAGE_SPEC),
                 )
             }
             _ => None,
@@ -1198,6 +1290,22 @@ impl<T: Workspace> ::connectrpc::Dispatcher for WorkspaceServer<T> {
                     svc.remove_artifacts(ctx, req)
                         .await?
                         .encode::<RemoveArtifactsResponse>(format)
+                })
+            }
+            "Usage" => {
+                let svc = ::std::sync::Arc::clone(&self.inner);
+                Box::pin(async move {
+                    let body = ::connectrpc::dispatcher::codegen::request_proto_bytes::<
+                        UsageRequest,
+                    >(request.encoded()?, format)?;
+                    let req: __buffa::view::UsageRequestView<'_> = ::connectrpc::dispatcher::codegen::decode_borrowed_request_view(
+                        &body,
+                        ctx.decode_options(),
+                    )?;
+                    let req = ::connectrpc::ServiceRequest::<
+                        UsageRequest,
+                    >::from_parts(&req, &body);
+                    svc.usage(ctx, req).await?.encode::<UsageResponse>(format)
                 })
             }
             _ => ::connectrpc::dispatcher::codegen::unimplemented_unary(path),
@@ -1750,6 +1858,39 @@ where
                 &self.config,
                 WORKSPACE_REMOVE_ARTIFACTS_SPEC
                     .with_origin(::connectrpc::SpecOrigin::Client),
+                request,
+                options,
+            )
+            .await
+    }
+    /// Call the Usage RPC. Sends a request to /sandbox.v1.Workspace/Usage.
+    pub async fn usage(
+        &self,
+        request: UsageRequest,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::UsageResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        self.usage_with_options(request, ::connectrpc::client::CallOptions::default())
+            .await
+    }
+    /// Call the Usage RPC with explicit per-call options. Options override [`ClientConfig`](::connectrpc::client::ClientConfig) defaults.
+    pub async fn usage_with_options(
+        &self,
+        request: UsageRequest,
+        options: ::connectrpc::client::CallOptions,
+    ) -> Result<
+        ::connectrpc::client::UnaryResponse<
+            ::buffa::view::OwnedView<__buffa::view::UsageResponseView<'static>>,
+        >,
+        ::connectrpc::ConnectError,
+    > {
+        ::connectrpc::client::call_unary(
+                &self.transport,
+                &self.config,
+                WORKSPACE_USAGE_SPEC.with_origin(::connectrpc::SpecOrigin::Client),
                 request,
                 options,
             )

@@ -20,6 +20,9 @@ use tower::Service as _;
 
 use super::backend::Inside;
 
+/// A file that cannot be written.
+pub const REFUSED: &str = "refused";
+
 pub async fn serve(io: tokio::io::DuplexStream, inside: Arc<Inside>) {
     let router = Router::new()
         .add_service(Arc::new(Programs(Arc::clone(&inside))))
@@ -159,6 +162,9 @@ impl Workspace for Files {
         request: ServiceRequest<'_, WriteRequest>,
     ) -> ServiceResult<WriteResponse> {
         let request = request.to_owned_message();
+        if request.path == REFUSED {
+            return Err(ConnectError::invalid_argument("not this one"));
+        }
         let size_bytes = request.data.len() as u64;
         self.0.write(&request.path, request.data);
         Response::ok(WriteResponse {
@@ -217,6 +223,19 @@ impl Workspace for Files {
         _: ServiceRequest<'_, RemoveEntryRequest>,
     ) -> ServiceResult<RemoveEntryResponse> {
         no_such_call()
+    }
+
+    async fn usage(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, UsageRequest>,
+    ) -> ServiceResult<UsageResponse> {
+        Response::ok(UsageResponse {
+            disk_bytes: 4096,
+            entries: 1,
+            complete: true,
+            ..Default::default()
+        })
     }
 
     async fn rename(

@@ -19,6 +19,7 @@ use sandbox_session::{RunReport, SessionManager, SessionSettings, SessionState};
 use sandbox_store::SessionStore as _;
 
 pub use backend::{Fake, FakeBackend};
+pub use guest::REFUSED;
 pub use observer::Notes;
 pub use store::FakeStore;
 

@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use sandbox_core::SessionKey;
-use sandbox_session::{DestroyReason, Observer};
+use sandbox_session::{CreatedBy, DestroyReason, Observer};
 
 #[derive(Default)]
 pub struct Notes {
@@ -55,8 +55,9 @@ impl Observer for Notes {
         self.active.store(count, Ordering::SeqCst);
     }
 
-    async fn session_began(&self, key: &SessionKey) {
-        self.sessions.lock().unwrap().push((key.clone(), "began"));
+    async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>) {
+        let what = if by.is_some() { "asked for" } else { "began" };
+        self.sessions.lock().unwrap().push((key.clone(), what));
     }
 
     async fn session_ended(&self, key: &SessionKey, reason: DestroyReason) {

@@ -1,13 +1,19 @@
-//! GET /sessions, GET and DELETE /sessions/{tenant_id}/{session_id}.
+//! GET /sessions, and the routes of /sessions/{tenant_id}/{session_id}.
+
+pub(crate) mod create;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::extract::State;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use guest_client::messages::UsageRequest;
 use http::StatusCode;
 use sandbox_backend::Usage;
-use sandbox_core::{Error, ErrorCode, SessionId, SessionKey, TenantId};
+use sandbox_core::{Error, ErrorCode, NetworkPolicy, SessionId, SessionKey, TenantId};
 use sandbox_session::SessionInfo;
 use sandbox_store::AuditAction;
 use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
@@ -22,6 +28,8 @@ use crate::{
 
 const DEFAULT_PAGE: usize = 100;
 const MAX_PAGE: usize = 1000;
+/// How long a sandbox may take to say what it uses.
+const USAGE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Which sessions to list.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -35,6 +43,8 @@ pub(crate) struct ListQuery {
     state: Option<String>,
     /// Only those of this backend.
     backend: Option<String>,
+    /// Only those with this label: `NAME=VALUE`.
+    label: Option<String>,
     /// How many, 1 to 1000; by default 100.
     limit: Option<usize>,
     /// `next_cursor` of the page before.
@@ -66,10 +76,22 @@ pub(crate) struct SessionResponse {
     /// When the session ends if nobody uses it; absent when it is ending.
     #[serde(skip_serializing_if = "Option::is_none")]
     expires: Option<String>,
+    /// When it ends however much it is used; absent when it has no such time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ends: Option<String>,
+    idle_timeout_seconds: u64,
+    labels: BTreeMap<String, String>,
+    /// The names alone: values may be secrets.
+    env: Vec<String>,
+    #[schema(value_type = String, example = "disabled")]
+    network: NetworkPolicy,
     /// Runs that go on now, and runs that wait for their turn.
     active_runs: usize,
     queued_runs: usize,
     limits: LimitsResponse,
+    /// Of a run that names none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_seconds: Option<f64>,
     usage: UsageResponse,
 }
 
@@ -80,6 +102,9 @@ pub(crate) struct UsageResponse {
     /// Since the sandbox was made.
     cpu_seconds: Option<f64>,
     pids: Option<u32>,
+    /// Of the workspace, hidden files included. Null in a list, while no sandbox runs, and where
+    /// the files are too many to count in half a second.
+    disk_bytes: Option<u64>,
 }
 
 impl From<Usage> for UsageResponse {
@@ -88,6 +113,7 @@ impl From<Usage> for UsageResponse {
             memory_bytes: usage.memory_bytes,
             cpu_seconds: usage.cpu_seconds,
             pids: usage.pids,
+            disk_bytes: None,
         }
     }
 }
@@ -102,6 +128,12 @@ impl From<SessionInfo> for SessionResponse {
             created: rfc3339(info.created),
             last_used: rfc3339(info.last_used),
             expires: info.expires.map(rfc3339),
+            ends: info.ends.map(rfc3339),
+            idle_timeout_seconds: info.idle_timeout.as_secs(),
+            timeout_seconds: info.options.run_timeout.map(|time| time.as_secs_f64()),
+            labels: info.options.labels,
+            env: info.spec.env.into_keys().collect(),
+            network: info.spec.network,
             active_runs: info.active_runs,
             queued_runs: info.queued_runs,
             limits: LimitsResponse::from(&info.spec.limits),
@@ -132,6 +164,11 @@ pub(crate) async fn list_sessions(
             "`limit` is not between 1 and {MAX_PAGE}"
         )));
     }
+    let label = match query.label.as_deref().map(|label| label.split_once('=')) {
+        None => None,
+        Some(Some(label)) => Some(label),
+        Some(None) => return Err(ApiError::invalid("`label` is not NAME=VALUE")),
+    };
     let after = query.cursor.as_deref().map(read_cursor).transpose()?;
     let mut found: Vec<SessionInfo> = state
         .sessions
@@ -153,6 +190,11 @@ pub(crate) async fn list_sessions(
                 .backend
                 .as_ref()
                 .is_none_or(|name| info.backend == *name)
+        })
+        .filter(|info| {
+            label.is_none_or(|(name, value)| {
+                info.options.labels.get(name).is_some_and(|it| it == value)
+            })
         })
         .filter(|info| after.as_ref().is_none_or(|after| info.key > *after))
         .collect();
@@ -178,7 +220,9 @@ pub(crate) async fn get_session(
 ) -> ApiResult<Json<SessionResponse>> {
     let key = caller.managed(path.tenant, path.session)?;
     let info = state.sessions.get(&key).ok_or_else(no_session)?;
-    Ok(Json(info.into()))
+    let mut session = SessionResponse::from(info);
+    session.usage.disk_bytes = disk_bytes(&state, &key).await;
+    Ok(Json(session))
 }
 
 /// Delete a session
@@ -207,6 +251,14 @@ pub(crate) async fn delete_session(
     } else {
         Err(no_session().into())
     }
+}
+
+/// Asks a sandbox that runs; none is started for it.
+async fn disk_bytes(state: &AppState, key: &SessionKey) -> Option<u64> {
+    let guest = state.sessions.running_guest(key)?;
+    let usage = guest.usage(UsageRequest::default());
+    let usage = timeout(USAGE_LIMIT, usage).await.ok()?.ok()?;
+    usage.complete.then_some(usage.disk_bytes)
 }
 
 fn no_session() -> Error {
