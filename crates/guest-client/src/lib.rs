@@ -4,12 +4,14 @@
 //! flow control of its own. What the guest answers is input from inside the
 //! sandbox: it is bounded and checked here.
 
+mod archive;
 mod connection;
 mod error;
 mod files;
 mod process;
 mod run;
 
+pub use archive::ArchiveStream;
 pub use connection::{GuestClient, GuestConfig};
 pub use files::FileStream;
 pub use process::{ProcessEvent, ProcessRequest, ProcessStream};

@@ -5,6 +5,7 @@
 //! `supervise` it stands between that init and one program, so that all the
 //! program has started can be found and ended.
 
+mod archive;
 mod artifacts;
 mod blocking;
 mod code;

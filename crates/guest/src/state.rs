@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::{
+    archive::Archives,
     artifacts::{LastChange, Reported},
     display::Modules,
 };
@@ -19,6 +20,8 @@ pub(crate) struct Guest {
     pub reported: Reported,
     /// What makes Python programs display.
     pub python_modules: Modules,
+    /// Archives on their way in or out.
+    pub archives: Archives,
     env: RwLock<BTreeMap<String, String>>,
 }
 
@@ -35,6 +38,7 @@ impl Guest {
             last_change: LastChange::default(),
             reported: Reported::default(),
             python_modules: Modules::default(),
+            archives: Archives::default(),
             env: RwLock::new(env),
         }
     }

@@ -27,7 +27,7 @@ use sandbox_wire::sandbox::v1::{
 };
 
 use crate::{
-    artifacts,
+    archive, artifacts,
     blocking::{Caller, blocking},
     state::Guest,
 };
@@ -133,17 +133,19 @@ impl Workspace for WorkspaceService {
     async fn import(
         &self,
         _: RequestContext,
-        _: InboundStream<ImportRequest>,
+        messages: InboundStream<ImportRequest>,
     ) -> ServiceResult<ImportResponse> {
-        Err(ConnectError::unimplemented("import"))
+        Response::ok(archive::import(Arc::clone(&self.0), messages).await?)
     }
 
     async fn export(
         &self,
         _: RequestContext,
-        _: ServiceRequest<'_, ExportRequest>,
+        request: ServiceRequest<'_, ExportRequest>,
     ) -> ServiceResult<ServiceStream<ExportResponse>> {
-        Err(ConnectError::unimplemented("export"))
+        let request = request.to_owned_message();
+        let chunks = archive::export(Arc::clone(&self.0), request).await?;
+        Ok(Response::stream(chunks))
     }
 
     async fn remove_artifacts(

@@ -679,7 +679,7 @@ pub trait Workspace: Send + Sync + 'static {
         >,
     > + Send;
     /// Unpacks a tar: all of it, or, on any error, nothing. The first message has
-    /// `start`, those after it `data`.
+    /// `start`, those after it `data`, the last one `end`.
     ///
     /// `'a` lets the response body borrow from `&self` (e.g. server-resident state).
     ///

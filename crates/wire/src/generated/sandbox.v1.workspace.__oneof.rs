@@ -46,6 +46,7 @@ pub mod import_request {
     pub enum Part {
         Start(::buffa::alloc::boxed::Box<super::super::super::ImportStart>),
         Data(::buffa::alloc::vec::Vec<u8>),
+        End(bool),
     }
     impl ::buffa::Oneof for Part {}
     impl From<super::super::super::ImportStart> for Part {
@@ -71,6 +72,9 @@ pub mod import_request {
                 }
                 Self::Data(v) => {
                     map.serialize_entry("data", &::buffa::json_helpers::ProtoJson(v))?;
+                }
+                Self::End(v) => {
+                    map.serialize_entry("end", v)?;
                 }
             }
             map.end()

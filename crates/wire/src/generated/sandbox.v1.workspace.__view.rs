@@ -5566,6 +5566,17 @@ impl<'a> ::buffa::MessageView<'a> for ImportRequestView<'a> {
                     ),
                 );
             }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.part = Some(
+                    super::super::__buffa::view::oneof::import_request::Part::End(
+                        ::buffa::types::decode_bool(&mut cur)?,
+                    ),
+                );
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -5608,6 +5619,11 @@ impl<'a> ::buffa::MessageView<'a> for ImportRequestView<'a> {
                                     (v).to_vec(),
                                 )
                             }
+                            super::super::__buffa::view::oneof::import_request::Part::End(
+                                v,
+                            ) => {
+                                super::super::__buffa::oneof::import_request::Part::End(*v)
+                            }
                         },
                     )
                 }
@@ -5637,6 +5653,9 @@ impl<'a> ::buffa::ViewEncode<'a> for ImportRequestView<'a> {
                 super::super::__buffa::view::oneof::import_request::Part::Data(x) => {
                     size += 1u64 + ::buffa::types::bytes_encoded_len(x) as u64;
                 }
+                super::super::__buffa::view::oneof::import_request::Part::End(_x) => {
+                    size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+                }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -5662,6 +5681,9 @@ impl<'a> ::buffa::ViewEncode<'a> for ImportRequestView<'a> {
                 }
                 super::super::__buffa::view::oneof::import_request::Part::Data(x) => {
                     ::buffa::types::put_shared_bytes_field(2u32, x, buf);
+                }
+                super::super::__buffa::view::oneof::import_request::Part::End(x) => {
+                    ::buffa::types::put_bool_field(3u32, *x, buf);
                 }
             }
         }
@@ -5693,6 +5715,9 @@ impl<'__a> ::serde::Serialize for ImportRequestView<'__a> {
                 }
                 super::super::__buffa::view::oneof::import_request::Part::Data(v) => {
                     __map.serialize_entry("data", &::buffa::json_helpers::BytesJson(v))?;
+                }
+                super::super::__buffa::view::oneof::import_request::Part::End(v) => {
+                    __map.serialize_entry("end", v)?;
                 }
             }
         }

@@ -25,5 +25,6 @@ pub mod import_request {
             >,
         ),
         Data(&'a [u8]),
+        End(bool),
     }
 }

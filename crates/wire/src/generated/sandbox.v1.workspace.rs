@@ -3635,6 +3635,9 @@ impl ::buffa::Message for ImportRequest {
                 __buffa::oneof::import_request::Part::Data(x) => {
                     size += 1u64 + ::buffa::types::bytes_encoded_len(x) as u64;
                 }
+                __buffa::oneof::import_request::Part::End(_x) => {
+                    size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+                }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -3659,6 +3662,9 @@ impl ::buffa::Message for ImportRequest {
                 }
                 __buffa::oneof::import_request::Part::Data(x) => {
                     ::buffa::types::put_shared_bytes_field(2u32, x, buf);
+                }
+                __buffa::oneof::import_request::Part::End(x) => {
+                    ::buffa::types::put_bool_field(3u32, *x, buf);
                 }
             }
         }
@@ -3703,6 +3709,17 @@ impl ::buffa::Message for ImportRequest {
                 self.part = ::core::option::Option::Some(
                     __buffa::oneof::import_request::Part::Data(
                         ::buffa::types::decode_bytes(buf)?,
+                    ),
+                );
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.part = ::core::option::Option::Some(
+                    __buffa::oneof::import_request::Part::End(
+                        ::buffa::types::decode_bool(buf)?,
                     ),
                 );
             }
@@ -3804,6 +3821,26 @@ impl<'de> ::serde::Deserialize<'de> for ImportRequest {
                                 }
                                 __oneof_part = Some(
                                     __buffa::oneof::import_request::Part::Data(v),
+                                );
+                            }
+                        }
+                        "end" => {
+                            let v: ::core::option::Option<bool> = map
+                                .next_value_seed(
+                                    ::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::buffa::json_helpers::DefaultDeserializeSeed::<bool>::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_part.is_some() {
+                                    return Err(
+                                        ::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'part'",
+                                        ),
+                                    );
+                                }
+                                __oneof_part = Some(
+                                    __buffa::oneof::import_request::Part::End(v),
                                 );
                             }
                         }
