@@ -61,6 +61,8 @@ fn routes() -> OpenApiRouter<AppState> {
             sessions::create::create_session,
             sessions::delete_session
         ))
+        .routes(routes!(sessions::archive::copy))
+        .routes(routes!(sessions::archive::archive_of))
         .routes(routes!(backends::backends))
         .routes(routes!(languages_route::languages))
         .routes(routes!(health::healthz))

@@ -111,6 +111,8 @@ pub struct HttpSettings {
     /// How long a request's body may take to arrive.
     pub body_timeout: Duration,
     pub max_code_bytes: usize,
+    /// Of a tar that is copied into a session, unpacked and packed.
+    pub max_copy_bytes: u64,
     /// Of a run that names none.
     pub default_timeout: Duration,
     pub max_timeout: Duration,
@@ -155,6 +157,7 @@ impl HttpSettings {
             max_body_bytes: 40 << 20,
             body_timeout: Duration::from_secs(60),
             max_code_bytes: 1 << 20,
+            max_copy_bytes: 1 << 30,
             default_timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(3600),
             max_output_bytes: 1 << 20,

@@ -353,6 +353,7 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
         body_timeout: Duration::from_secs(settings.body_timeout),
         max_body_bytes: usize::try_from(settings.body_limit.bytes())?,
         max_code_bytes: usize::try_from(settings.code_limit.bytes())?,
+        max_copy_bytes: settings.copy_limit.bytes(),
         default_timeout: Duration::from_secs_f64(settings.timeout_sec),
         max_timeout: Duration::from_secs_f64(settings.max_timeout_sec),
         max_output_bytes: settings.output_limit.bytes(),

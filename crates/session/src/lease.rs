@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use guest_client::GuestClient;
-use sandbox_core::{ErrorCode, Result};
+use sandbox_core::{ErrorCode, Result, SandboxSpec};
 
 use crate::{sandbox::Sandbox, session::Session, shared::Shared};
 
@@ -57,6 +57,11 @@ impl Lease {
 
     pub fn guest(&self) -> &GuestClient {
         self.sandbox.place.guest()
+    }
+
+    /// What the session was made with.
+    pub fn spec(&self) -> &SandboxSpec {
+        &self.in_use.session.terms.spec
     }
 
     /// Whether the sandbox was made for this call.

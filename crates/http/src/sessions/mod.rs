@@ -1,5 +1,6 @@
 //! GET /sessions, and the routes of /sessions/{tenant_id}/{session_id}.
 
+pub(crate) mod archive;
 pub(crate) mod create;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -70,6 +70,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "get /readyz",
             "get /sessions",
             "get /sessions/{tenant_id}/{session_id}",
+            "get /sessions/{tenant_id}/{session_id}/archive",
             "post /bash",
             "post /delete",
             "post /edit",
@@ -85,6 +86,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /read",
             "post /read_binary",
             "post /sessions/{tenant_id}/{session_id}",
+            "post /sessions/{tenant_id}/{session_id}/copy",
             "post /write",
         ]
     );
