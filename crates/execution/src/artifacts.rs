@@ -227,7 +227,7 @@ impl Shared {
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return,
-                () = tokio::time::sleep(SWEEP_INTERVAL) => {}
+                () = tokio::time::sleep(SWEEP_INTERVAL.min(retention)) => {}
             }
             let retention = i64::try_from(retention.as_millis()).unwrap_or(i64::MAX);
             let before = Timestamp(self.clock.now().0.saturating_sub(retention));
