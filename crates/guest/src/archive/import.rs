@@ -94,12 +94,12 @@ impl Staging {
         let name = format!("import-{}", Uuid::new_v4().simple());
         own_folder::make(workspace, &[&name])?;
         let staging = Self(workspace.join(own_folder::NAME).join(name));
-        fs::create_dir(staging.new())?;
+        fs::create_dir(staging.unpacked())?;
         fs::create_dir(staging.replaced())?;
         Ok(staging)
     }
 
-    fn new(&self) -> PathBuf {
+    fn unpacked(&self) -> PathBuf {
         self.0.join("new")
     }
 
@@ -136,7 +136,7 @@ fn unpack(
         let allowed = Allowance::default();
         let mut unpacking = Unpacking {
             plan: Plan::new(into == workspace),
-            staged: staging.new(),
+            staged: staging.unpacked(),
             left: start.max_bytes,
             max_bytes: start.max_bytes,
             entries_left: start.max_entries,
@@ -152,7 +152,13 @@ fn unpack(
     // Also what comes after the archive's end: a client that was cut off is one
     // whose archive may have been longer.
     input.drain().map_err(|cause| broken(&cause))?;
-    merge(workspace, &plan, &staging.new(), &staging.replaced(), &into)?;
+    merge(
+        workspace,
+        &plan,
+        &staging.unpacked(),
+        &staging.replaced(),
+        &into,
+    )?;
     Ok(done)
 }
 
