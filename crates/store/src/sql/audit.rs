@@ -61,7 +61,7 @@ impl TryFrom<Row> for AuditRecord {
     }
 }
 
-fn insert(records: &[AuditRecord]) -> Statement<'_> {
+fn insert<'a>(records: &[&'a AuditRecord]) -> Statement<'a> {
     let mut insert = Statement::begin("INSERT INTO audit (");
     insert.sql(COLUMNS);
     insert.sql(") VALUES ");
@@ -165,7 +165,11 @@ impl<D: Database> SqlStore<D> {
 #[async_trait]
 impl<D: Database> AuditStore for SqlStore<D> {
     async fn append(&self, records: &[AuditRecord]) -> Result<()> {
-        let inserts = records.chunks(ROWS_PER_INSERT).map(insert).collect();
+        // In one order for all writers: those that have records in common wait for
+        // one another, but never in a circle.
+        let mut in_order: Vec<&AuditRecord> = records.iter().collect();
+        in_order.sort_by(|a, b| a.id.cmp(&b.id));
+        let inserts = in_order.chunks(ROWS_PER_INSERT).map(insert).collect();
         self.database
             .execute("write the audit trail", inserts)
             .await?;
