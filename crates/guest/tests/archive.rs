@@ -142,7 +142,7 @@ async fn an_archive_is_unpacked_over_what_is_there() {
         entry(b"d/hard", EntryType::Link, b"d/twice", b""),
         entry(b"d/soft", EntryType::Symlink, b"../bin/run", b""),
         file("link", "mine"),
-        file(".sandbox/planted", "x"),
+        file(".sandbox/planted", &"x".repeat(200_000)),
     ]);
     let done = import(&guest, data).await.unwrap();
     assert_eq!((done.written, done.bytes), (5, 3 + 5 + 6 + 3 + 4));

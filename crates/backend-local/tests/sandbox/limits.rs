@@ -84,7 +84,8 @@ async fn a_fork_bomb_stops_at_the_limit_and_ends_with_its_run() {
         sandbox.place.usage().pids.unwrap() < 16
     })
     .await;
-    assert_eq!(sandbox.sh("echo on").await.stdout.to_text(), "on\n");
+    let after = sandbox.sh("echo on").await;
+    assert_eq!(after.stdout.to_text(), "on\n", "{after:?}");
 }
 
 #[tokio::test]

@@ -232,11 +232,11 @@ impl Unpacking {
             ))
         })?;
         if matches!(kind, EntryType::XGlobalHeader) {
-            return Ok(());
+            return pass_over(entry);
         }
         check_kind(entry, &raw)?;
         let Some(path) = self.plan.path(&raw)? else {
-            return Ok(());
+            return pass_over(entry);
         };
         let place = self.staged.join(&path);
         let mode = entry.header().mode().unwrap_or(0o644) & 0o777;
@@ -302,6 +302,13 @@ impl Unpacking {
         };
         made.map_err(|cause| from_io(&cause, &path.to_string_lossy()))
     }
+}
+
+/// Reads what is not unpacked, while so much may be read.
+fn pass_over<R: Read>(entry: &mut Entry<'_, R>) -> Result<(), ConnectError> {
+    io::copy(entry, &mut io::sink())
+        .map(drop)
+        .map_err(|cause| broken(&cause))
 }
 
 /// Files, folders and links; nothing that a program could wait at or break out by.
