@@ -6,7 +6,7 @@ use std::{
 };
 
 use guest_client::messages::WriteRequest;
-use sandbox_core::{Error, Result};
+use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
@@ -39,6 +39,17 @@ struct Failed {
     remains: Option<Arc<Sandbox>>,
 }
 
+/// What a request asked for in vain is none of the operator's.
+fn is_trouble(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        ErrorCode::Internal
+            | ErrorCode::BackendUnavailable
+            | ErrorCode::Timeout
+            | ErrorCode::SandboxLost
+    )
+}
+
 impl Shared {
     pub async fn create(self: Arc<Self>, creation: Creation) {
         let Creation {
@@ -62,11 +73,13 @@ impl Shared {
                 }
             }
             Err(Failed { error, remains }) => {
-                warn!(
-                    session.tenant = %session.key().tenant, session.id = %session.key().session,
-                    backend = self.backend_name(),
-                    "failed to create a sandbox: {}", chain(&error)
-                );
+                if is_trouble(&error) {
+                    warn!(
+                        session.tenant = %session.key().tenant, session.id = %session.key().session,
+                        backend = self.backend_name(),
+                        "failed to create a sandbox: {}", chain(&error)
+                    );
+                }
                 let mut table = self.table();
                 // First, so that its callers learn this and not that it is ending.
                 promise.keep(Err(Failure::from(&error)));

@@ -9,7 +9,7 @@ use std::{
 };
 
 use sqlx::{
-    SqlitePool,
+    Connection as _, SqliteConnection, SqlitePool,
     migrate::Migrator,
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
 };
@@ -47,11 +47,19 @@ impl SqliteStore {
             .journal_mode(SqliteJournalMode::Wal)
             // With WAL, a crash of the machine may cost the last commits, never the file.
             .synchronous(SqliteSynchronous::Normal);
-        let database = path.display().to_string();
+        let database = || path.display().to_string();
+        let failed = |source| StoreError::Open {
+            database: database(),
+            source,
+        };
+        // Two connections that change the journal's mode at the same time do not wait
+        // for one another, and the pool may begin with two.
+        let alone = SqliteConnection::connect_with(&options).await;
+        alone.map_err(failed)?.close().await.map_err(failed)?;
         let pool = pool(CONNECTIONS)
             .connect_with(options)
             .await
-            .map_err(|source| StoreError::Open { database, source })?;
+            .map_err(failed)?;
         let store = Self::on(Sqlite { pool });
         store.database.check(path).await?;
         store.database.migrate().await?;
