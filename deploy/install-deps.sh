@@ -17,7 +17,9 @@ if [ "${1:-run}" = test ]; then
 	need pgrep procps
 	need setsid util-linux
 	# Of tools from PyPI.
-	python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+	for python in python3 /usr/bin/python3; do
+		"$python" -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+	done
 	# Of the languages; a program outside /usr is of no use to a sandbox.
 	usr() { [ -x "/usr/bin/$1" ] || missing+=("$2"); }
 	usr node nodejs
