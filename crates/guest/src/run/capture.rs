@@ -48,7 +48,9 @@ pub(crate) async fn read_all(
     }
     let mut left = LEFT_IN_PIPE;
     while left > 0 {
-        match pipe.try_read(&mut buffer) {
+        // Of the kernel, not of the runtime: that may have learned of the program's
+        // end and not yet of its last words.
+        match rustix::io::read(&pipe, &mut buffer) {
             Ok(0) => return,
             Ok(read) => {
                 left = left.saturating_sub(read);
@@ -210,6 +212,26 @@ mod tests {
     use super::*;
     use sandbox_wire::sandbox::v1::__buffa::oneof::run_response::Event;
     use tokio::sync::mpsc;
+
+    struct All(Vec<u8>);
+
+    impl Sink for All {
+        async fn take(&mut self, data: &[u8]) {
+            self.0.extend(data);
+        }
+    }
+
+    #[tokio::test]
+    async fn last_words_are_read_even_if_the_end_was_known_before() {
+        let (theirs, ours) = super::super::output_pipe().unwrap();
+        rustix::io::write(&theirs, b"last words").unwrap();
+        let (_ended, has_ended) = watch::channel(true);
+        let mut all = All(Vec::new());
+        // The runtime has not looked at the pipe yet, and the writer is still there.
+        read_all(ours, has_ended, &mut all).await;
+        assert_eq!(all.0, b"last words");
+        drop(theirs);
+    }
 
     async fn kept(wanted: Wanted, pieces: &[&[u8]]) -> (Vec<(Vec<u8>, u64)>, u64) {
         let (events, mut sent) = mpsc::channel(100);
