@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod archive;
+mod artifact_lives;
 mod artifacts;
 mod audit;
 mod auth;

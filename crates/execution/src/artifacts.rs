@@ -1,14 +1,14 @@
 //! What is known of artifacts: written behind the answers, read with them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use guest_client::messages::RemoveArtifactsRequest;
-use sandbox_core::{Clock, Result, SessionKey, Timestamp};
-use sandbox_session::{RunReport, SessionManager};
+use sandbox_core::{Artifact, Clock, Result, SessionKey, TenantId, Timestamp};
+use sandbox_session::SessionManager;
 use sandbox_store::{ArtifactRecord, ArtifactStore};
 use tokio::sync::mpsc;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -16,12 +16,12 @@ use tracing::warn;
 
 use crate::Execution;
 
-/// Runs whose artifacts may wait to be written; then the next one waits.
-const QUEUE: usize = 256;
+/// Artifacts that may wait to be written; then the runs that make more wait.
+const QUEUE: usize = 1024;
 /// Between two looks for artifacts whose time is up.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(1);
-/// Removed in one step.
+/// Written or removed in one step.
 const BATCH: usize = 200;
 
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct ArtifactSettings {
 #[derive(Clone)]
 pub struct Artifacts {
     shared: Arc<Shared>,
-    queue: mpsc::Sender<Vec<ArtifactRecord>>,
+    queue: mpsc::Sender<ArtifactRecord>,
 }
 
 struct Shared {
@@ -73,10 +73,14 @@ impl Artifacts {
     }
 
     pub async fn find(&self, id: &str) -> Result<Option<ArtifactRecord>> {
-        if let Some(pending) = self.shared.pending().get(id) {
-            return Ok(Some(pending.clone()));
-        }
-        self.shared.store.find_artifact(id).await
+        let pending = self.shared.pending().get(id).cloned();
+        let found = match pending {
+            Some(record) => Some(record),
+            None => self.shared.store.find_artifact(id).await?,
+        };
+        // What was told of while its session ended is not there to be fetched, and
+        // who asks for it must not make the session anew.
+        Ok(found.filter(|record| self.shared.sessions.knows(&record.session)))
     }
 
     /// Those of a session, newest first.
@@ -85,6 +89,9 @@ impl Artifacts {
         session: &SessionKey,
         limit: usize,
     ) -> Result<Vec<ArtifactRecord>> {
+        if !self.shared.sessions.knows(session) {
+            return Ok(Vec::new());
+        }
         let mut found = self.shared.store.session_artifacts(session, limit).await?;
         {
             let pending = self.shared.pending();
@@ -101,41 +108,34 @@ impl Artifacts {
         Ok(found)
     }
 
-    /// Remembers what a run made; it waits only when very many are queued.
-    pub(crate) async fn keep(&self, execution: &Execution, report: &RunReport, at: Timestamp) {
-        let Some(session) = &report.place.session else {
+    /// Remembers what a run has made, before anybody is told of it; it waits only
+    /// when very many are queued.
+    pub(crate) async fn keep(&self, execution: &Execution, artifact: &Artifact) {
+        let Some(session) = execution.session() else {
             return;
         };
-        let session = SessionKey::new(execution.tenant().clone(), session.clone());
-        let records: Vec<_> = report
-            .outcome
-            .artifacts
-            .iter()
-            .map(|artifact| ArtifactRecord {
-                id: artifact.id.clone(),
-                session: session.clone(),
-                execution: execution.id().clone(),
-                name: artifact.name.clone(),
-                path: artifact.path.clone(),
-                stored_path: artifact.stored_path.clone(),
-                kind: artifact.kind.clone(),
-                mime_type: artifact.mime_type.clone(),
-                size_bytes: artifact.size_bytes,
-                sha256: artifact.sha256.clone(),
-                table: artifact.table.clone(),
-                created_at: at,
-            })
-            .collect();
-        if records.is_empty() {
-            return;
+        let record = ArtifactRecord {
+            id: artifact.id.clone(),
+            session: SessionKey::new(execution.tenant().clone(), session.clone()),
+            execution: execution.id().clone(),
+            name: artifact.name.clone(),
+            path: artifact.path.clone(),
+            stored_path: artifact.stored_path.clone(),
+            kind: artifact.kind.clone(),
+            mime_type: artifact.mime_type.clone(),
+            size_bytes: artifact.size_bytes,
+            sha256: artifact.sha256.clone(),
+            table: artifact.table.clone(),
+            created_at: self.shared.clock.now(),
+        };
+        // A place first: what is pending is in the queue, also when the run is
+        // cancelled meanwhile. The writer ends after the last run.
+        if let Ok(place) = self.queue.reserve().await {
+            self.shared
+                .pending()
+                .insert(record.id.clone(), record.clone());
+            place.send(record);
         }
-        self.shared.pending().extend(
-            records
-                .iter()
-                .map(|record| (record.id.clone(), record.clone())),
-        );
-        // The writer ends after the last run.
-        let _ = self.queue.send(records).await;
     }
 
     /// Writes what is queued, then stops.
@@ -156,16 +156,18 @@ impl Shared {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn write(self: Arc<Self>, mut queued: mpsc::Receiver<Vec<ArtifactRecord>>) {
+    async fn write(self: Arc<Self>, mut queued: mpsc::Receiver<ArtifactRecord>) {
+        let mut records = Vec::with_capacity(BATCH);
         loop {
-            let records = tokio::select! {
+            records.clear();
+            tokio::select! {
                 biased;
-                records = queued.recv() => records,
-                () = self.stop.cancelled() => queued.try_recv().ok(),
-            };
-            let Some(records) = records else {
+                _ = queued.recv_many(&mut records, BATCH) => {}
+                () = self.stop.cancelled() => {}
+            }
+            if records.is_empty() {
                 return;
-            };
+            }
             while let Err(error) = self.store.add_artifacts(&records).await {
                 warn!(
                     error.code = error.code().as_str(),
@@ -182,7 +184,7 @@ impl Shared {
                     pending.remove(&record.id);
                 }
             }
-            if let Err(error) = self.within_quota(&records).await {
+            if let Err(error) = self.tidy(&records).await {
                 warn!(
                     error.code = error.code().as_str(),
                     "failed to make room for artifacts"
@@ -191,11 +193,24 @@ impl Shared {
         }
     }
 
+    /// After these were written.
+    async fn tidy(&self, written: &[ArtifactRecord]) -> Result<()> {
+        let sessions: HashSet<_> = written.iter().map(|record| &record.session).collect();
+        for session in &sessions {
+            // It ended before its last artifacts were written: its end did not take them.
+            if !self.sessions.knows(session) {
+                self.store.remove_session_artifacts(session).await?;
+            }
+        }
+        let tenants: HashSet<_> = sessions.iter().map(|session| &session.tenant).collect();
+        for tenant in tenants {
+            self.within_quota(tenant).await?;
+        }
+        Ok(())
+    }
+
     /// The oldest of a tenant's artifacts make room for the newest.
-    async fn within_quota(&self, records: &[ArtifactRecord]) -> Result<()> {
-        let Some(tenant) = records.first().map(|record| &record.session.tenant) else {
-            return Ok(());
-        };
+    async fn within_quota(&self, tenant: &TenantId) -> Result<()> {
         loop {
             let used = self.store.tenant_artifact_bytes(tenant).await?;
             let Some(mut over) = used.checked_sub(self.settings.tenant_bytes) else {

@@ -49,9 +49,6 @@ impl Shared {
         self.audit
             .record(audit.ended(&result, began.elapsed()))
             .await;
-        if let Ok(report) = &result {
-            self.artifacts.keep(&execution, report, at).await;
-        }
         if !execution.has_started() {
             self.forget(&execution);
         }
@@ -118,7 +115,12 @@ impl Shared {
                 RunEvent::Ended(end) => {
                     return execution.report(end).ok_or_else(abandoned);
                 }
-                event => execution.happened(event).await,
+                event => {
+                    if let RunEvent::Artifact(artifact) = &event {
+                        self.artifacts.keep(execution, artifact).await;
+                    }
+                    execution.happened(event).await;
+                }
             }
         }
     }

@@ -1,0 +1,167 @@
+//! From when to when an artifact can be fetched, and what is left of it after.
+
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Service, until};
+
+fn fetch(service: &Service, artifact: &Value) -> Answer {
+    service.get(&format!("/artifacts/{}", artifact["id"].as_str().unwrap()))
+}
+
+fn made(answer: &Answer) -> Value {
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    answer.body["artifacts"][0].clone()
+}
+
+fn listed(service: &Service, session: &str) -> usize {
+    let answer = service.get(&format!("/artifacts?session_id={session}"));
+    answer.body["artifacts"].as_array().unwrap().len()
+}
+
+/// A picture, then a wait for the file `go`.
+const SHOWS_AND_WAITS: &str = "import os, time\nfrom PIL import Image\n\
+     display(Image.new('RGB', (40, 30), 'red'))\n\
+     while not os.path.exists('go'): time.sleep(0.01)\n";
+
+#[test]
+fn it_can_be_fetched_as_soon_as_it_is_told_of() {
+    let service = Service::start();
+    let mut run = service.stream(
+        "/execute",
+        json!({"session_id": "s", "code": SHOWS_AND_WAITS}),
+    );
+    let told = run.until("artifact").data;
+    // The program waits, so its run has not ended.
+    let fetched = fetch(&service, &told);
+    assert_eq!(fetched.status, 200, "{}", fetched.body);
+    assert!(fetched.bytes.starts_with(b"\x89PNG\r\n\x1a\n"));
+    assert_eq!(listed(&service, "s"), 1);
+    assert_eq!(service.bash("touch go").status, 200);
+    assert_eq!(run.until("result").data["artifacts"][0]["id"], told["id"]);
+    assert_eq!(fetch(&service, &told).bytes, fetched.bytes);
+}
+
+#[test]
+fn what_a_cancelled_run_had_shown_stays() {
+    let mut service = Service::start();
+    let mut run = service.stream(
+        "/execute",
+        json!({"session_id": "s", "code": SHOWS_AND_WAITS, "execution_id": "mine"}),
+    );
+    let told = run.until("artifact").data;
+    let cancelled = service.post("/executions/mine/cancel", json!({}));
+    assert!(cancelled.status < 300, "{}", cancelled.body);
+    let result = run.until("result").data;
+    assert_eq!(result["meta"]["termination"], "cancelled");
+    service.terminate();
+    assert!(service.wait().success());
+    service.restart();
+    assert!(fetch(&service, &told).bytes.starts_with(b"\x89PNG"));
+}
+
+#[test]
+fn after_kill_9_those_that_were_written_are_there() {
+    let mut service = Service::start();
+    let first = made(&service.bash("echo one > f"));
+    // The writer keeps the order: once the store has a later one, it has this one.
+    let database = service.state().join("sandboxd.db");
+    assert!(database.exists(), "the store is where this test looks");
+    until("it is in the store", || {
+        rows(&database, first["id"].as_str().unwrap()) == 1
+    });
+    service.restart();
+    assert_eq!(fetch(&service, &first).bytes, b"one\n");
+}
+
+/// By another reader than the service's own.
+fn rows(database: &std::path::Path, id: &str) -> u64 {
+    let script = "import sqlite3, sys\n\
+         db = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True, timeout=10)\n\
+         print(db.execute(\"select count(*) from artifacts where ? in ('', id)\", [sys.argv[2]]).fetchone()[0])";
+    let output = std::process::Command::new("/usr/bin/python3")
+        .args(["-c", script])
+        .arg(database)
+        .arg(id)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap()
+}
+
+#[test]
+fn a_session_that_ends_at_once_leaves_no_record() {
+    let service = Service::start();
+    let mut gone = Vec::new();
+    for n in 0..15 {
+        let body = json!({"session_id": "short", "command": format!("echo {n} > f")});
+        gone.push(made(&service.post("/bash", body)));
+        // The records are written behind the answers.
+        assert_eq!(service.delete("/sessions/default/short").status, 204);
+        assert_eq!(fetch(&service, &gone[n]).status, 404, "{n}");
+    }
+    let database = service.state().join("sandboxd.db");
+    until("nothing of them is in the store", || {
+        rows(&database, "") == 0
+    });
+    for artifact in &gone {
+        assert_eq!(fetch(&service, artifact).code(), "not_found");
+    }
+    let sessions = service.get("/sessions?tenant_id=default");
+    assert_eq!(sessions.body["sessions"], json!([]), "a look makes none");
+}
+
+#[test]
+fn a_session_that_ends_under_a_run_leaves_no_record() {
+    let service = Service::start();
+    let mut run = service.stream(
+        "/execute",
+        json!({"session_id": "s", "code": SHOWS_AND_WAITS}),
+    );
+    let told = run.until("artifact").data;
+    assert_eq!(service.delete("/sessions/default/s").status, 204);
+    // The end of the run comes after that of its session.
+    run.rest();
+    let database = service.state().join("sandboxd.db");
+    // Written in order: what came before this is written with it.
+    let later = made(&service.post(
+        "/bash",
+        json!({"session_id": "other", "command": "echo > f"}),
+    ));
+    until("the writer came by", || {
+        rows(&database, later["id"].as_str().unwrap()) == 1
+    });
+    until("nothing else is in the store", || rows(&database, "") == 1);
+    assert_eq!(fetch(&service, &told).code(), "not_found");
+    assert_eq!(service.get("/sessions/default/s").status, 404);
+}
+
+#[test]
+fn the_copies_that_make_room_are_deleted() {
+    let service = Service::start_with(&[("SANDBOX_TENANT_ARTIFACTS", "2500")]);
+    for n in 0..6 {
+        service.bash(&format!("head -c 1000 /dev/zero > f{n}"));
+    }
+    until("two are left, and the copies of two", || {
+        let copies = service.bash("ls .sandbox/artifacts | wc -l");
+        listed(&service, "s") == 2 && copies.stdout() == "2\n"
+    });
+}
+
+#[test]
+fn those_of_another_session_make_room_too_and_other_tenants_do_not() {
+    let service = Service::start_with(&[("SANDBOX_TENANT_ARTIFACTS", "2500")]);
+    let run = |tenant: &str, session: &str| {
+        let command = "head -c 1000 /dev/zero > \"$RANDOM$RANDOM\"";
+        let body = json!({"tenant_id": tenant, "session_id": session, "command": command});
+        made(&service.post("/bash", body))
+    };
+    let (other, first) = (run("b", "s"), run("a", "one"));
+    run("a", "two");
+    run("a", "two");
+    until("the oldest went", || fetch(&service, &first).status == 404);
+    assert_eq!(fetch(&service, &other).status, 200);
+}
