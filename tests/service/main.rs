@@ -4,6 +4,7 @@
 
 mod archive;
 mod artifact_lives;
+mod artifact_packages;
 mod artifacts;
 mod audit;
 mod auth;
