@@ -1,5 +1,12 @@
 //! From when to when an artifact can be fetched, and what is left of it after.
 
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Service, until};
@@ -74,22 +81,22 @@ fn after_kill_9_those_that_were_written_are_there() {
 }
 
 /// By another reader than the service's own.
-fn rows(database: &std::path::Path, id: &str) -> u64 {
+fn rows(database: &Path, id: &str) -> u64 {
     let script = "import sqlite3, sys\n\
          db = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True, timeout=10)\n\
          print(db.execute(\"select count(*) from artifacts where ? in ('', id)\", [sys.argv[2]]).fetchone()[0])";
-    let output = std::process::Command::new("/usr/bin/python3")
-        .args(["-c", script])
-        .arg(database)
-        .arg(id)
+    let printed = python(&[script, database.to_str().unwrap(), id]);
+    printed.trim().parse().unwrap()
+}
+
+fn python(arguments: &[&str]) -> String {
+    let output = Command::new("/usr/bin/python3")
+        .arg("-c")
+        .args(arguments)
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout)
-        .unwrap()
-        .trim()
-        .parse()
-        .unwrap()
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -116,27 +123,102 @@ fn a_session_that_ends_at_once_leaves_no_record() {
 
 #[test]
 fn a_session_that_ends_under_a_run_leaves_no_record() {
-    let service = Service::start();
-    let mut run = service.stream(
-        "/execute",
-        json!({"session_id": "s", "code": SHOWS_AND_WAITS}),
-    );
-    let told = run.until("artifact").data;
-    assert_eq!(service.delete("/sessions/default/s").status, 204);
-    // The end of the run comes after that of its session.
-    run.rest();
+    let service = Service::start_with(&[("SANDBOX_ARTIFACT_FILES", "100000")]);
     let database = service.state().join("sandboxd.db");
-    // Written in order: what came before this is written with it.
-    let later = made(&service.post(
-        "/bash",
-        json!({"session_id": "other", "command": "echo > f"}),
-    ));
+    let code = "from PIL import Image\nimage = Image.new('RGB', (4, 3))\n\
+                while True: display(image)\n";
+    for _ in 0..5 {
+        let mut run = service.stream("/execute", json!({"session_id": "s", "code": code}));
+        let told = run.until("artifact").data;
+        // Some are on their way to the store now, whatever its moment is.
+        assert_eq!(service.delete("/sessions/default/s").status, 204);
+        run.rest();
+        assert_eq!(fetch(&service, &told).code(), "not_found");
+    }
+    // Written in order: all that came before this is written with it.
+    let body = json!({"session_id": "other", "command": "echo > f"});
+    let later = made(&service.post("/bash", body));
     until("the writer came by", || {
         rows(&database, later["id"].as_str().unwrap()) == 1
     });
     until("nothing else is in the store", || rows(&database, "") == 1);
-    assert_eq!(fetch(&service, &told).code(), "not_found");
-    assert_eq!(service.get("/sessions/default/s").status, 404);
+}
+
+#[test]
+fn what_is_written_after_its_session_ended_does_not_stay() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let log = dir.path().join("log");
+    let service = Service::start_logging(&[], fs::File::create(&log).unwrap());
+    let database = service.state().join("sandboxd.db");
+    assert_eq!(service.bash("true").status, 200);
+    let held = Held::start(&database);
+    let artifact = made(&service.bash("echo > f"));
+    until("it could not be written", || {
+        fs::read_to_string(&log)
+            .unwrap()
+            .contains("failed to write artifacts")
+    });
+    drop(held);
+    // Before it is tried again.
+    assert_eq!(service.delete("/sessions/default/s").status, 204);
+    let body = json!({"session_id": "other", "command": "echo > f"});
+    let later = made(&service.post("/bash", body));
+    until("the writer came by", || {
+        rows(&database, later["id"].as_str().unwrap()) == 1
+    });
+    until("nothing else is in the store", || rows(&database, "") == 1);
+    assert_eq!(fetch(&service, &artifact).code(), "not_found");
+}
+
+/// Nobody else writes to the database until it is dropped.
+struct Held(Child);
+
+impl Held {
+    fn start(database: &Path) -> Self {
+        let script = "import sqlite3, sys\n\
+             db = sqlite3.connect(sys.argv[1], timeout=10, isolation_level=None)\n\
+             db.execute('begin immediate')\n\
+             print('held', flush=True)\n\
+             sys.stdin.read()";
+        let mut child = Command::new("/usr/bin/python3")
+            .args(["-c", script])
+            .arg(database)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "held\n");
+        Self(child)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_record_without_its_session_is_none_and_makes_none() {
+    let service = Service::start();
+    let database = service.state().join("sandboxd.db");
+    let artifact = made(&service.bash("echo > f"));
+    let id = artifact["id"].as_str().unwrap();
+    until("it is in the store", || rows(&database, id) == 1);
+    // As a service leaves it that was killed while the session ended.
+    let orphan = "import sqlite3, sys\n\
+         db = sqlite3.connect(sys.argv[1], timeout=10)\n\
+         db.execute(\"update artifacts set session_id = 'ended' where id = ?\", [sys.argv[2]])\n\
+         db.commit()";
+    python(&[orphan, database.to_str().unwrap(), id]);
+    assert_eq!(fetch(&service, &artifact).code(), "not_found");
+    assert_eq!(listed(&service, "ended"), 0);
+    assert_eq!(service.get("/sessions/default/ended").status, 404);
 }
 
 #[test]
