@@ -14,6 +14,8 @@ use crate::blocking::Caller;
 
 /// A larger workspace is counted in part, and said to be.
 const TIME: Duration = Duration::from_millis(500);
+/// Folders that wait for their turn: their paths take memory of the sandbox's own.
+const MAX_OPEN: usize = 50_000;
 /// Of a block, as stat(2) counts them.
 const BLOCK_BYTES: u64 = 512;
 
@@ -23,39 +25,89 @@ pub(crate) fn usage(
     caller: &Caller,
 ) -> Result<UsageResponse, ConnectError> {
     let until = Instant::now() + TIME;
-    let mut used = UsageResponse {
-        complete: true,
-        ..Default::default()
+    let mut count = Count {
+        until,
+        open: vec![workspace.to_owned()],
+        used: UsageResponse {
+            complete: true,
+            ..Default::default()
+        },
     };
-    let mut open = vec![workspace.to_owned()];
-    while let Some(folder) = open.pop() {
+    while let Some(folder) = count.open.pop() {
         caller.check()?;
-        if Instant::now() > until {
-            used.complete = false;
+        if let Err(error) = count.add(&folder)
+            && !has_gone(&error)
+        {
+            count.used.complete = false;
             break;
         }
-        // What goes away meanwhile takes nothing any more.
-        let _ = add(&folder, &mut used, &mut open);
     }
-    Ok(used)
+    Ok(count.used)
 }
 
-fn add(folder: &Path, used: &mut UsageResponse, open: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        // Of a link, not of what it leads to.
-        let Ok(about) = entry.metadata() else {
-            continue;
-        };
-        let bytes = about.blocks() * BLOCK_BYTES;
-        used.entries += 1;
-        if about.is_dir() {
-            used.disk_bytes += bytes;
-            open.push(entry.path());
-        } else {
-            // A file of several names counts with a share at each.
-            used.disk_bytes += bytes / about.nlink().max(1);
+struct Count {
+    until: Instant,
+    open: Vec<PathBuf>,
+    used: UsageResponse,
+}
+
+impl Count {
+    /// An error when not all can be counted: a folder that may not be read, or lies
+    /// deeper than a path can say, must not look as if it were empty.
+    fn add(&mut self, folder: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            // Not once for each folder: a single one may have millions.
+            if Instant::now() > self.until {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let entry = entry?;
+            // Of a link, not of what it leads to.
+            let about = match entry.metadata() {
+                Err(error) if has_gone(&error) => continue,
+                about => about?,
+            };
+            let bytes = about.blocks() * BLOCK_BYTES;
+            self.used.entries += 1;
+            if !about.is_dir() {
+                // A file of several names counts with a share at each.
+                self.used.disk_bytes += bytes / about.nlink().max(1);
+                continue;
+            }
+            self.used.disk_bytes += bytes;
+            if self.open.len() >= MAX_OPEN {
+                return Err(io::ErrorKind::OutOfMemory.into());
+            }
+            self.open.push(entry.path());
         }
+        Ok(())
     }
-    Ok(())
+}
+
+/// What goes away meanwhile takes nothing any more.
+fn has_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_single_folder_is_left_when_the_time_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a"), "a").unwrap();
+        let count = |until| {
+            let mut count = Count {
+                until,
+                open: Vec::new(),
+                used: UsageResponse::default(),
+            };
+            let added = count.add(folder.path()).map_err(|error| error.kind());
+            (added, count.used.entries)
+        };
+        let now = Instant::now();
+        assert_eq!(count(now + TIME), (Ok(()), 1));
+        let over = now.checked_sub(TIME).unwrap();
+        assert_eq!(count(over), (Err(io::ErrorKind::TimedOut), 0));
+    }
 }
