@@ -91,7 +91,11 @@ pub(crate) fn timeout(
         }
         _ => None,
     };
-    chosen.map_or_else(|| input::timeout(seconds, &state.settings), Ok)
+    match chosen {
+        // It is kept for as long as the session; the operator may have lowered the ceiling.
+        Some(chosen) => Ok(chosen.min(state.settings.max_timeout)),
+        None => input::timeout(seconds, &state.settings),
+    }
 }
 
 /// How long to wait for an outcome.
