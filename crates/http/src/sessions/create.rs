@@ -10,13 +10,16 @@ use sandbox_core::{
 use sandbox_session::{CreatedBy, NewSession};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 use utoipa::{
     ToSchema,
     openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type},
 };
 
-use super::{SessionResponse, no_session};
+use super::{
+    SessionResponse,
+    asked::{Asked, AskedFile},
+    no_session,
+};
 use crate::{
     AppState,
     caller::Caller,
@@ -80,28 +83,28 @@ pub(crate) struct SessionBody {
 }
 
 /// `disabled`, `allow_all`, or the names of hosts.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum Network {
     Word(NetworkWord),
     Names(NetworkNames),
 }
 
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NetworkWord {
     Disabled,
     AllowAll,
 }
 
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NetworkNames {
     allow: Vec<String>,
 }
 
 /// Each at most what the operator lets a session have.
-#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
+#[derive(Debug, Default, Deserialize, PartialEq, Serialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsBody {
     /// Of all processes together: bytes, or a size such as `256m`; 16 MiB or more.
@@ -166,8 +169,18 @@ impl SessionBody {
         self.refuse_what_is_not_offered(state)?;
         input::environment(&self.env)?;
         labels(&self.labels)?;
-        let request_sha256 = self.sha256()?;
+        let files = input::files(self.files)?;
         let asked = self.limits.unwrap_or_default();
+        let request_sha256 = Asked {
+            env: &self.env,
+            network: self.network.as_ref(),
+            limits: &asked,
+            files: files.iter().map(AskedFile::from).collect(),
+            idle_timeout_seconds: self.idle_timeout_seconds,
+            ttl_seconds: self.ttl_seconds,
+            labels: &self.labels,
+        }
+        .sha256()?;
         let run_timeout = asked
             .timeout_seconds
             .map(|_| input::timeout(asked.timeout_seconds, &state.settings))
@@ -196,7 +209,7 @@ impl SessionBody {
                 Some(bounds.max_idle_timeout),
             )?,
             ttl: seconds("ttl_seconds", self.ttl_seconds, bounds.max_ttl)?,
-            files: input::files(self.files)?,
+            files,
             by,
         })
     }
@@ -236,14 +249,6 @@ impl SessionBody {
             }
             None => Ok(()),
         }
-    }
-
-    /// Of what is asked for; none when that is nothing.
-    fn sha256(&self) -> ApiResult<Option<String>> {
-        let text = serde_json::to_vec(self).map_err(Error::internal)?;
-        let nothing = serde_json::to_vec(&Self::default()).map_err(Error::internal)?;
-        let hash = Sha256::digest(&text);
-        Ok((text != nothing).then(|| hash.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 }
 
@@ -361,22 +366,6 @@ fn size_schema() -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn body(json: Value) -> SessionBody {
-        serde_json::from_value(json).unwrap()
-    }
-
-    #[test]
-    fn the_same_request_has_the_same_hash_and_an_empty_one_has_none() {
-        use serde_json::json;
-        assert_eq!(body(json!({})).sha256().unwrap(), None);
-        assert_eq!(body(json!({"labels": {}})).sha256().unwrap(), None);
-        let one = body(json!({"env": {"A": "1", "B": "2"}, "limits": {"memory": "64m"}}));
-        let same = body(json!({"limits": {"memory": 67108864}, "env": {"B": "2", "A": "1"}}));
-        let other = body(json!({"env": {"A": "1", "B": "3"}, "limits": {"memory": "64m"}}));
-        assert_eq!(one.sha256().unwrap(), same.sha256().unwrap());
-        assert_ne!(one.sha256().unwrap(), other.sha256().unwrap());
-    }
 
     #[test]
     fn labels_are_bounded() {

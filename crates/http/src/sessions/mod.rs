@@ -1,6 +1,7 @@
 //! GET /sessions, and the routes of /sessions/{tenant_id}/{session_id}.
 
 pub(crate) mod archive;
+mod asked;
 pub(crate) mod create;
 
 use std::{collections::BTreeMap, time::Duration};
