@@ -186,10 +186,8 @@ impl SessionBody {
             .map(|_| input::timeout(asked.timeout_seconds, &state.settings))
             .transpose()
             .map_err(|error| named("limits.", error))?;
-        let network = match self.network {
-            Some(Network::Word(NetworkWord::AllowAll)) => NetworkPolicy::AllowAll,
-            _ => bounds.spec.network,
-        };
+        let asked_network = self.network.as_ref();
+        let network = network(asked_network, bounds.spec.network, state.default_backend())?;
         let mut env = bounds.spec.env.clone();
         env.extend(self.env);
         Ok(NewSession {
@@ -234,11 +232,6 @@ impl SessionBody {
                 )));
             }
         }
-        if matches!(self.network, Some(Network::Names(_))) {
-            return Err(unsupported(format!(
-                "the backend `{backend}` does not offer a network by names of hosts"
-            )));
-        }
         let offered = state.capabilities();
         match self.capabilities.iter().find(|it| !offered.contains(it)) {
             Some(lacking) => {
@@ -249,6 +242,22 @@ impl SessionBody {
             }
             None => Ok(()),
         }
+    }
+}
+
+/// What is asked for by name is given, whatever the operator's default.
+fn network(
+    asked: Option<&Network>,
+    usual: NetworkPolicy,
+    backend: &str,
+) -> ApiResult<NetworkPolicy> {
+    match asked {
+        None => Ok(usual),
+        Some(Network::Word(NetworkWord::Disabled)) => Ok(NetworkPolicy::Disabled),
+        Some(Network::Word(NetworkWord::AllowAll)) => Ok(NetworkPolicy::AllowAll),
+        Some(Network::Names(_)) => Err(unsupported(format!(
+            "the backend `{backend}` does not offer a network by names of hosts"
+        ))),
     }
 }
 
@@ -366,6 +375,22 @@ fn size_schema() -> Schema {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_that_is_asked_for_is_not_the_default() {
+        use NetworkPolicy::{AllowAll, Disabled};
+        let disabled = Network::Word(NetworkWord::Disabled);
+        let allow_all = Network::Word(NetworkWord::AllowAll);
+        for usual in [Disabled, AllowAll] {
+            let of = |asked| network(asked, usual, "local").unwrap();
+            assert_eq!(of(None), usual);
+            assert_eq!(of(Some(&disabled)), Disabled);
+            assert_eq!(of(Some(&allow_all)), AllowAll);
+        }
+        // An empty list allows nothing: it must not come to mean everything.
+        let names = Network::Names(NetworkNames { allow: Vec::new() });
+        assert!(network(Some(&names), AllowAll, "local").is_err());
+    }
 
     #[test]
     fn labels_are_bounded() {
