@@ -34,6 +34,9 @@ const MAX_LABEL_NAME: usize = 64;
 const MAX_LABEL_VALUE: usize = 256;
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 const MIN_CPUS: f64 = 0.01;
+/// The guest has a few threads of its own, and a sandbox that cannot start looks like
+/// trouble of the service's.
+const MIN_PIDS: u32 = 16;
 
 /// What a session shall be; whatever is absent is as for a session that its first call makes.
 #[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
@@ -115,9 +118,9 @@ pub(crate) struct LimitsBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0.01)]
     cpus: Option<f64>,
-    /// Processes and threads.
+    /// Processes and threads, those of the sandbox itself too.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 16)]
     pids: Option<u32>,
     /// Of the workspace: bytes, or a size such as `256m`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -287,8 +290,9 @@ fn limits(asked: &LimitsBody, bounds: &SessionBounds) -> ApiResult<Limits> {
     }
     let pids = asked.pids.unwrap_or(usual.pids);
     if asked.pids.is_some() {
-        let good = (1..=max.pids).contains(&pids);
-        within("pids", good, "1".into(), max.pids.to_string())?;
+        let least = MIN_PIDS.min(max.pids);
+        let good = (least..=max.pids).contains(&pids);
+        within("pids", good, least.to_string(), max.pids.to_string())?;
     }
     let disk = asked.disk.unwrap_or(usual.disk);
     if asked.disk.is_some() {
