@@ -44,16 +44,37 @@ impl AppState {
             Ok(_) => DONE,
             Err(error) => error.code().as_str(),
         };
-        if let Some(record) = pending.ended(outcome) {
-            let audit = self.audit.clone();
-            // Not the client's: it is recorded also if the client does not wait for a full queue.
-            let _ = tokio::spawn(async move { audit.record(record).await }).await;
+        self.record(pending.ended(outcome)).await;
+        result
+    }
+
+    /// Makes the call and records it only when it is refused: what comes of it
+    /// otherwise tells of itself, also when its client does not wait.
+    pub(crate) async fn audited_if_refused<T>(
+        &self,
+        deed: Deed<'_>,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let mut pending = self.begin_record(deed);
+        pending.if_left = false;
+        let result = call.await;
+        if let Err(error) = &result {
+            self.record(pending.ended(error.code().as_str())).await;
         }
         result
     }
 
+    /// Not the client's: it is recorded also if the client does not wait for a full queue.
+    async fn record(&self, record: Option<AuditRecord>) {
+        if let Some(record) = record {
+            let audit = self.audit.clone();
+            let _ = tokio::spawn(async move { audit.record(record).await }).await;
+        }
+    }
+
     fn begin_record(&self, deed: Deed<'_>) -> Pending {
         Pending {
+            if_left: true,
             audit: self.audit.clone(),
             began: Instant::now(),
             record: Some(AuditRecord {
@@ -78,8 +99,10 @@ impl AppState {
     }
 }
 
-/// A record of what goes on; recorded too when its client goes away.
+/// A record of what goes on.
 struct Pending {
+    /// Recorded too when its client goes away.
+    if_left: bool,
     audit: Audit,
     began: Instant,
     record: Option<AuditRecord>,
@@ -96,7 +119,9 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let Some(record) = self.ended(DISCONNECTED) {
+        if self.if_left
+            && let Some(record) = self.ended(DISCONNECTED)
+        {
             let audit = self.audit.clone();
             // Ends with the queue's next place.
             tokio::spawn(async move { audit.record(record).await });

@@ -8,6 +8,7 @@ use sandbox_core::{
     ByteSize, Capability, Error, ErrorCode, Limits, NetworkPolicy, SandboxSpec, SessionOptions,
 };
 use sandbox_session::{CreatedBy, NewSession};
+use sandbox_store::AuditAction;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{
@@ -22,6 +23,7 @@ use super::{
 };
 use crate::{
     AppState,
+    audit::Deed,
     caller::Caller,
     extract::{Json, SessionPath},
     input::{self, InputFile},
@@ -157,7 +159,15 @@ pub(crate) async fn create_session(
         request_id: caller.request_id().map(str::to_owned),
     };
     let new = body.checked(&state, by)?;
-    let fresh = state.sessions.create(&key, &new).await?;
+    let deed = Deed {
+        caller: &caller,
+        key: &key,
+        action: AuditAction::SessionCreated,
+        path: None,
+        bytes: None,
+    };
+    let call = state.sessions.create(&key, &new);
+    let fresh = state.audited_if_refused(deed, call).await?;
     let info = state.sessions.get(&key).ok_or_else(no_session)?;
     let status = match fresh {
         true => StatusCode::CREATED,
