@@ -1,7 +1,5 @@
 //! Sessions that are created as somebody asks for them.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::support::{Answer, SECRET, Service, token, until};
@@ -167,11 +165,80 @@ fn usage_tells_what_the_workspace_takes() {
 fn time_to_live_ends_a_session_that_is_used() {
     let service = Service::start();
     assert_eq!(create(&service, json!({"ttl_seconds": 1})).status, 201);
-    std::thread::sleep(Duration::from_millis(1100));
-    // The next call gets another session.
-    let run = service.bash("true");
-    assert_eq!(run.body["meta"]["session_created"], true, "{}", run.body);
+    // A call each time keeps it from being idle; one of them gets another session.
+    until("a call finds the session over", || {
+        let run = service.bash("true");
+        run.status == 200 && run.body["meta"]["session_created"] == true
+    });
     assert!(service.get(PATH).body.get("ends").is_none());
+}
+
+#[test]
+fn its_own_idle_timeout_ends_a_session_that_nobody_uses() {
+    let service = Service::start();
+    let other = service.post("/sessions/default/other", json!({}));
+    assert_eq!(other.status, 201, "{}", other.body);
+    assert_eq!(
+        create(&service, json!({"idle_timeout_seconds": 1})).status,
+        201
+    );
+    until("it has ended", || service.get(PATH).status == 404);
+    assert_eq!(service.get("/sessions/default/other").status, 200);
+}
+
+#[test]
+fn the_same_request_is_the_same_however_it_is_written() {
+    let service = Service::start();
+    let file = |content: &str, more: Value| {
+        let mut file = json!({"path": "a", "content": content});
+        let more = more.as_object().unwrap().clone();
+        file.as_object_mut().unwrap().extend(more);
+        json!({"files": [file]})
+    };
+    let base64 = json!({"encoding": "base64"});
+    for (first, again) in [
+        (json!({}), json!({"limits": {}})),
+        (json!({}), json!({"backend": "local"})),
+        (json!({}), json!({"capabilities": ["exec"]})),
+        (
+            json!({"capabilities": ["files", "exec"]}),
+            json!({"capabilities": ["exec", "files"]}),
+        ),
+        (file("x", json!({})), file("x", json!({"mode": "0644"}))),
+        (file("x", json!({})), file("eA==", base64)),
+    ] {
+        assert_eq!(create(&service, first.clone()).status, 201, "{first}");
+        let answer = create(&service, again.clone());
+        assert_eq!(answer.status, 200, "{first} {again}: {}", answer.body);
+        assert_eq!(service.delete(PATH).status, 204);
+    }
+    // What was asked for by name is not what happened to be the default.
+    assert_eq!(create(&service, json!({})).status, 201);
+    let answer = create(&service, json!({"network": "disabled"}));
+    assert_eq!(answer.code(), "session_exists", "{}", answer.body);
+}
+
+#[test]
+fn a_ceiling_that_was_lowered_holds_for_sessions_that_are_kept() {
+    let mut service = Service::start();
+    let asked = json!({"limits": {"timeout_seconds": 600}});
+    assert_eq!(create(&service, asked).status, 201);
+    service.set("SANDBOX_MAX_TIMEOUT_SEC", "1");
+    service.set("SANDBOX_TIMEOUT_SEC", "1");
+    service.restart();
+    let run = service.bash("sleep 60");
+    assert_eq!(run.body["meta"]["termination"], "timed_out", "{}", run.body);
+}
+
+#[test]
+fn a_workspace_that_cannot_all_be_counted_has_no_size() {
+    let service = Service::start();
+    service.bash("mkdir closed; head -c 3000000 /dev/zero > closed/data; chmod 000 closed");
+    let usage = service.get(PATH).body["usage"].clone();
+    assert_eq!(usage["disk_bytes"], Value::Null, "{usage}");
+    service.bash("chmod 700 closed");
+    let usage = service.get(PATH).body["usage"].clone();
+    assert!(usage["disk_bytes"].as_u64().unwrap() > 3_000_000, "{usage}");
 }
 
 #[test]
@@ -189,6 +256,7 @@ fn nothing_above_the_operators_ceilings_is_given() {
         ("limits.cpus", json!({"limits": {"cpus": -1}})),
         ("limits.pids", json!({"limits": {"pids": 257}})),
         ("limits.pids", json!({"limits": {"pids": 0}})),
+        ("limits.pids", json!({"limits": {"pids": 15}})),
         ("limits.disk", json!({"limits": {"disk": "2g"}})),
         ("limits.disk", json!({"limits": {"disk": 0}})),
         (
@@ -221,6 +289,12 @@ fn nothing_above_the_operators_ceilings_is_given() {
     }
     let most = json!({"limits": {"memory": "1g", "cpus": 1, "pids": 256, "disk": "1g"}, "idle_timeout_seconds": 1000, "ttl_seconds": 2000});
     assert_eq!(create(&service, most).status, 201);
+    assert_eq!(service.delete(PATH).status, 204);
+    // The least that may be asked for is enough to run something.
+    let least = json!({"limits": {"memory": "16m", "cpus": 0.01, "pids": 16, "disk": 1}});
+    let made = create(&service, least);
+    assert_eq!(made.status, 201, "{}", made.body);
+    assert_eq!(service.bash("echo hi | cat").stdout(), "hi\n");
 }
 
 #[test]
@@ -313,17 +387,36 @@ fn a_tenant_creates_its_own_sessions_and_the_trail_says_who() {
     let asked = json!({"labels": {"a": "b"}});
     assert_eq!(ours.post("/sessions/ours/s", asked.clone()).status, 201);
     assert_eq!(ours.post("/sessions/ours/s", asked).status, 200);
+    assert_eq!(ours.post("/sessions/ours/s", json!({})).status, 409);
+    let file = json!({"files": [{"path": "../out", "content": ""}]});
+    assert_eq!(ours.post("/sessions/ours/bad", file).status, 400);
     assert_eq!(admin.post("/sessions/other/s", json!({})).status, 201);
     let entries = || {
         let trail = admin.send("GET", "/audit?tenant_id=ours", &[], None);
         String::from_utf8(trail.bytes).unwrap()
     };
-    until("the record", || entries().contains("session_created"));
+    until("the records", || {
+        entries().matches("session_created").count() >= 3
+    });
     let lines = entries();
-    let made: Vec<&str> = lines
+    let made: Vec<(String, String, String)> = lines
         .lines()
-        .filter(|line| line.contains("session_created"))
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|record| record["action"] == "session_created")
+        .map(|record| {
+            let text = |name: &str| record[name].as_str().unwrap_or_default().to_owned();
+            (text("session_id"), text("subject"), text("outcome"))
+        })
         .collect();
-    assert_eq!(made.len(), 1, "{lines}");
-    assert!(made[0].contains("\"subject\":\"ada\""), "{lines}");
+    let ada = |session: &str, outcome: &str| (session.into(), "ada".into(), outcome.into());
+    let mut want = [
+        ada("s", "ok"),
+        ada("s", "session_exists"),
+        ada("bad", "invalid_path"),
+    ];
+    // The beginning of a session is told beside the answer.
+    let mut made = made;
+    made.sort();
+    want.sort();
+    assert_eq!(made, want, "{lines}");
 }

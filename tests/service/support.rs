@@ -88,6 +88,11 @@ impl Service {
         (self.process, self.url) = spawn(&self.state, &self.settings, Stdio::inherit());
     }
 
+    /// From the next start on.
+    pub fn set(&mut self, key: &str, value: &str) {
+        self.settings.push((key.to_owned(), value.to_owned()));
+    }
+
     pub fn kill(&mut self) {
         self.process.kill().unwrap();
         self.process.wait().unwrap();

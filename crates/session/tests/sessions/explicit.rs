@@ -91,6 +91,7 @@ async fn what_was_chosen_survives_a_restart() {
     let info = world.sessions.get(&key).unwrap();
     assert_eq!((&info.spec, &info.options), (&asked.spec, &asked.options));
     assert_eq!(info.idle_timeout, Duration::from_secs(60));
+    assert_eq!(info.ends, Some(Timestamp(600_000)));
     // The same request is known again, and its files are not written a second time.
     world.write(&key, "a", "changed").await.unwrap();
     assert!(!world.sessions.create(&key, &asked).await.unwrap());
@@ -115,4 +116,52 @@ async fn a_file_that_cannot_be_written_leaves_no_session() {
     world.assert_all_gone();
     asked.files.pop();
     assert!(world.sessions.create(&key, &asked).await.unwrap());
+}
+
+#[tokio::test]
+async fn its_own_times_end_a_session_and_no_other() {
+    let world = World::new().await;
+    let (asked, usual) = (key("t", "asked"), key("t", "usual"));
+    assert!(world.sessions.create(&asked, &new("1")).await.unwrap());
+    world.write(&usual, "a", "b").await.unwrap();
+    world.clock.advance(Duration::from_secs(59));
+    world.sessions.reap().await;
+    assert_eq!(world.keys(), ["t/asked", "t/usual"]);
+    world.clock.advance(Duration::from_secs(1));
+    world.sessions.reap().await;
+    assert_eq!(world.keys(), ["t/usual"]);
+
+    // Used all the time, it ends when it is too old.
+    assert!(world.sessions.create(&asked, &new("1")).await.unwrap());
+    for _ in 0..11 {
+        world.clock.advance(Duration::from_secs(50));
+        world.write(&asked, "a", "b").await.unwrap();
+        world.sessions.reap().await;
+    }
+    assert_eq!(world.keys(), ["t/asked", "t/usual"]);
+    world.clock.advance(Duration::from_secs(50));
+    world.sessions.reap().await;
+    assert_eq!(world.keys(), ["t/usual"]);
+    assert_eq!(world.notes.destroyed(), [("idle", 1), ("ttl", 1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_different_requests_at_once_one_wins_and_the_others_are_conflicts() {
+    let world = World::new().await;
+    let key = key("t", "s");
+    let asked: Vec<NewSession> = (0..50).map(|n| new(&n.to_string())).collect();
+    let all = asked.iter().map(|new| world.sessions.create(&key, new));
+    let made = join_all(all).await;
+    let won: Vec<usize> = (0..50).filter(|n| made[*n].is_ok()).collect();
+    let [winner] = won[..] else {
+        panic!("{won:?} were told that it is theirs");
+    };
+    let lost = made.into_iter().filter_map(Result::err);
+    assert!(
+        lost.map(|error| error.code())
+            .all(|code| code == ErrorCode::SessionExists)
+    );
+    assert_eq!(world.creates(), 1);
+    let info = world.sessions.get(&key).unwrap();
+    assert_eq!(info.options, asked[winner].options);
 }
