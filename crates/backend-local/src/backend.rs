@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use guest_client::{GuestClient, GuestConfig};
-use sandbox_backend::{Backend, Place, Problem, Readiness};
+use sandbox_backend::{Backend, Found, Place, Problem, Readiness};
 use sandbox_core::{
     Capabilities, Capability, Enforcement, Error, ErrorCode, Limits, Result, SandboxId, SandboxSpec,
 };
@@ -199,6 +199,8 @@ impl LocalBackend {
             guest,
             process,
             Arc::new(group),
+            spec.clone(),
+            self.cgroups.limits_all(),
             stderr,
             Arc::clone(&self.spawner),
         );
@@ -341,10 +343,12 @@ impl Backend for LocalBackend {
         Ok(Arc::new(self.start(id, spec).await?))
     }
 
-    async fn list(&self) -> Result<Vec<SandboxId>> {
+    async fn list(&self) -> Result<Vec<Found>> {
         let mut ids = self.workspaces.list();
         ids.retain(|id| !self_test::is_own(id));
-        Ok(ids)
+        // Its sandboxes end with the service.
+        let stopped = |id| Found { id, running: false };
+        Ok(ids.into_iter().map(stopped).collect())
     }
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {

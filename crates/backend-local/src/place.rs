@@ -12,9 +12,9 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use futures::future::BoxFuture;
-use guest_client::GuestClient;
+use guest_client::{GuestClient, GuestConfig};
 use sandbox_backend::{Place, Usage};
-use sandbox_core::{Error, Result};
+use sandbox_core::{Error, Limits, Result, SandboxSpec};
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStderr,
@@ -32,6 +32,9 @@ const STDERR_BYTES: u64 = 8 * 1024;
 pub(crate) struct LocalPlace {
     guest: GuestClient,
     group: Arc<Group>,
+    spec: SandboxSpec,
+    /// Memory, processors and processes are limited by cgroups, which can be told others.
+    can_change: bool,
     /// Dropped with the handle, which ends the sandbox too.
     end: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
@@ -53,6 +56,8 @@ impl LocalPlace {
         guest: GuestClient,
         process: Process,
         group: Arc<Group>,
+        spec: SandboxSpec,
+        can_change: bool,
         stderr: Option<ChildStderr>,
         spawner: Arc<Spawner>,
     ) -> (Self, oneshot::Receiver<String>) {
@@ -62,6 +67,8 @@ impl LocalPlace {
         let place = Self {
             guest: guest.clone(),
             group: Arc::clone(&group),
+            spec,
+            can_change,
             end,
             ended,
             _spawner: Arc::clone(&spawner),
@@ -142,6 +149,34 @@ impl Place for LocalPlace {
 
     fn usage(&self) -> Usage {
         self.group.usage()
+    }
+
+    fn suits(&self, spec: &SandboxSpec) -> bool {
+        let (made, wanted) = (&self.spec.limits, &spec.limits);
+        let same = Limits {
+            disk: made.disk,
+            tmp: made.tmp,
+            ..wanted.clone()
+        };
+        let same = match self.can_change {
+            true => same == *wanted,
+            false => made == wanted,
+        };
+        same && spec.network == self.spec.network && spec.image == self.spec.image
+    }
+
+    async fn adapt(&self, spec: &SandboxSpec) -> Result<()> {
+        if spec.limits != self.spec.limits {
+            let (group, limits) = (Arc::clone(&self.group), spec.limits.clone());
+            tokio::task::spawn_blocking(move || group.set_limits(&limits))
+                .await
+                .map_err(Error::internal)?
+                .map_err(Error::from)?;
+        }
+        let config = GuestConfig {
+            env: spec.env.clone(),
+        };
+        self.guest.init(&config).await
     }
 
     async fn stop(&self) -> Result<()> {

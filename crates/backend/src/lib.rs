@@ -39,6 +39,14 @@ impl Readiness {
     }
 }
 
+/// A sandbox that an earlier life of this service has left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub id: SandboxId,
+    /// It runs still: [`Backend::create`] takes it over where it can.
+    pub running: bool,
+}
+
 /// What one sandbox uses now; absent where the backend cannot tell.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Usage {
@@ -64,15 +72,17 @@ pub trait Backend: Send + Sync {
 
     /// Makes a sandbox.
     ///
-    /// *Requires*: `spec.required()` is within [`Backend::capabilities`], and no
-    /// sandbox with this id runs.
+    /// *Requires*: `spec.required()` is within [`Backend::capabilities`], and this
+    /// life of the service has no sandbox with this id that runs.
     ///
     /// *Behavior*: a workspace that an earlier sandbox with this id left is used
-    /// as it is. Nothing is left behind on an error but that workspace.
+    /// as it is. A sandbox that still runs since an earlier life of this service,
+    /// and is as the spec wants it, may be taken over as it is. Nothing is left
+    /// behind on an error but the workspace.
     async fn create(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<Arc<dyn Place>>;
 
     /// The sandboxes of this service that have a workspace, running or not.
-    async fn list(&self) -> Result<Vec<SandboxId>>;
+    async fn list(&self) -> Result<Vec<Found>>;
 
     /// Removes what a sandbox that does not run has left; none is fine.
     async fn remove(&self, id: &SandboxId) -> Result<()>;
@@ -88,6 +98,17 @@ pub trait Place: Send + Sync {
     fn oom_kills(&self) -> Option<u64>;
 
     fn usage(&self) -> Usage;
+
+    /// Whether [`Place::adapt`] can give it this spec; told at once.
+    fn suits(&self, spec: &SandboxSpec) -> bool;
+
+    /// Gives a sandbox that was made ahead the spec of the session that takes it,
+    /// without a restart.
+    ///
+    /// *Requires*: [`Place::suits`], and no program has run in it.
+    ///
+    /// *Behavior*: after an error it is of no use.
+    async fn adapt(&self, spec: &SandboxSpec) -> Result<()>;
 
     /// Ends every process in the sandbox; the workspace stays. Idempotent.
     async fn stop(&self) -> Result<()>;

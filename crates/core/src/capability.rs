@@ -16,6 +16,10 @@ pub enum Capability {
     PersistentWorkspace,
     /// Lets a sandbox reach the network.
     Network,
+    /// Makes sandboxes of the images that they name.
+    Images,
+    /// Sandboxes see GPUs.
+    Gpu,
 }
 
 pub type Capabilities = BTreeSet<Capability>;

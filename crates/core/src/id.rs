@@ -126,11 +126,16 @@ impl fmt::Display for SessionKey {
     }
 }
 
-/// What a sandbox is called outside: 32 hex digits made from its [`SessionKey`].
+/// What a sandbox is called outside: 32 hex digits, made from its [`SessionKey`] or,
+/// of one that was started before there was a session for it, by chance.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct SandboxId(String);
 
 impl SandboxId {
+    pub fn generate() -> Self {
+        Self(uuid::Uuid::new_v4().simple().to_string())
+    }
+
     pub fn as_str(&self) -> &str {
         &self.0
     }

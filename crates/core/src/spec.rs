@@ -21,6 +21,9 @@ pub enum NetworkPolicy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxSpec {
+    /// What of the software it sees; `None`: what the operator gives every sandbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
     /// Added to the environment of every run.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
@@ -36,6 +39,9 @@ impl SandboxSpec {
         let mut required = Capabilities::from([Capability::Exec, Capability::Files]);
         if self.network != NetworkPolicy::Disabled {
             required.insert(Capability::Network);
+        }
+        if self.image.is_some() {
+            required.insert(Capability::Images);
         }
         required
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use connectrpc::client::{BoxFuture, ClientBody, ClientConfig, ClientTransport, full_body};
 use http::{Request, Response, StatusCode, Uri};
 use hyper::{body::Incoming, client::conn::http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_wire::{
     process::ProcessClient,
@@ -23,6 +23,10 @@ const MAX_MESSAGE_BYTES: usize = 80 * 1024 * 1024;
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Room for many stalled streams: one whose client does not read must not stop the others.
 const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// Long, for a sandbox may have used up its share of the processors.
+const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What the guest learns when its sandbox starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +71,29 @@ impl GuestClient {
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        Self::speak(http2::Builder::new(TokioExecutor::new()), io).await
+    }
+
+    /// The same over a way that may go silent without an end: the guest hears from
+    /// us every so often, and is given up when it does not answer.
+    pub async fn connect_afar<S>(io: S) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .keep_alive_interval(KEEP_ALIVE_INTERVAL)
+            .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
+            .keep_alive_while_idle(true);
+        Self::speak(builder, io).await
+    }
+
+    async fn speak<S>(mut builder: http2::Builder<TokioExecutor>, io: S) -> Result<Self>
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let (sender, connection) = builder
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .max_frame_size(64 * 1024)

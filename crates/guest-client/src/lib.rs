@@ -10,6 +10,7 @@ mod error;
 mod files;
 mod process;
 mod run;
+mod takeover;
 
 pub use archive::ArchiveStream;
 pub use connection::{GuestClient, GuestConfig};
@@ -18,3 +19,4 @@ pub use process::{ProcessEvent, ProcessRequest, ProcessStream};
 pub use run::{Collected, RunEnd, RunEvent, RunStream, ended_early};
 /// The messages of the calls that are passed on as they are.
 pub use sandbox_wire::sandbox::v1 as messages;
+pub use takeover::{TAKEOVER_SIGNAL, take_over};

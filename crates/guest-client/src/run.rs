@@ -250,6 +250,7 @@ fn run_end(ended: wire::Ended) -> Result<RunEnd> {
         Some(wire::Termination::TERMINATION_TIMED_OUT) => Termination::TimedOut,
         Some(wire::Termination::TERMINATION_CANCELLED) => Termination::Cancelled,
         Some(wire::Termination::TERMINATION_OUTPUT_LIMIT) => Termination::OutputLimit,
+        Some(wire::Termination::TERMINATION_OUT_OF_MEMORY) => Termination::OutOfMemory,
         _ => return Err(broken("a run that ended for no known reason")),
     };
     Ok(RunEnd {

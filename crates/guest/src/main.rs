@@ -7,7 +7,9 @@
 
 mod archive;
 mod artifacts;
+mod attached;
 mod blocking;
+mod cgroup;
 mod code;
 mod display;
 mod error;
@@ -24,11 +26,11 @@ mod state;
 mod supervise;
 mod workspace;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
 
-const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--file-bytes N] [--nproc N] [--data-bytes N]
+const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--file-bytes N] [--nproc N] [--data-bytes N]
        sandbox-guest supervise [--terminal] [--file-bytes N] [--nproc N] [--data-bytes N] -- PROGRAM [ARGUMENT...]";
 
 /// Resource limits that are put on user programs, never on the guest itself.
@@ -43,13 +45,18 @@ pub(crate) struct UserLimits {
 }
 
 enum Mode {
-    Serve { workspace: PathBuf },
+    Serve {
+        workspace: PathBuf,
+        /// Of a container: how long it goes on without a service.
+        alone: Option<Duration>,
+    },
     Supervise(supervise::Options),
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error> {
     let mut limits = UserLimits::default();
     let mut workspace = None;
+    let mut alone = None;
     let mut terminal = false;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
@@ -60,6 +67,9 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("workspace") => workspace = Some(PathBuf::from(parser.value()?)),
+            Arg::Long("alone-seconds") => {
+                alone = Some(Duration::from_secs(parser.value()?.parse()?));
+            }
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
@@ -74,6 +84,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mode = match mode.as_str() {
         "serve" => Mode::Serve {
             workspace: workspace.ok_or("--workspace is missing")?,
+            alone,
         },
         "supervise" if !program.is_empty() => Mode::Supervise(supervise::Options {
             terminal,
@@ -95,7 +106,7 @@ fn main() -> ExitCode {
         }
     };
     let result = match mode {
-        Mode::Serve { workspace } => serve::serve(workspace, limits),
+        Mode::Serve { workspace, alone } => serve::serve(workspace, limits, alone),
         Mode::Supervise(options) => supervise::supervise(options),
     };
     match result {

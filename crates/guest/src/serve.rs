@@ -15,14 +15,17 @@ use http::{Request, Response};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use rustix::process::DumpableBehavior;
-use tokio::net::UnixStream;
+use rustix::{fs::FileType, process::DumpableBehavior};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{UnixStream, unix::pipe},
+};
 use tower::Service as _;
 
 use crate::{
-    UserLimits, code::CodeService, filesystem::FilesystemService, process::ProcessService,
-    reaper::Reaper, rest, run::Starter, search::SearchService, state::Guest,
-    workspace::WorkspaceService,
+    UserLimits, attached::Attached, code::CodeService, filesystem::FilesystemService,
+    process::ProcessService, reaper::Reaper, rest, run::Starter, search::SearchService,
+    state::Guest, workspace::WorkspaceService,
 };
 
 type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -36,8 +39,13 @@ const MAX_STREAMS: u32 = 512;
 /// Threads for file work; they count against the sandbox's processes.
 const FILE_THREADS: usize = 4;
 
-/// Serves the connection on standard input until its end.
-pub(crate) fn serve(workspace: PathBuf, limits: UserLimits) -> io::Result<()> {
+/// Serves the connection on standard input until its end: a socket, or one pipe
+/// in and one out on standard output, as a container is attached to.
+pub(crate) fn serve(
+    workspace: PathBuf,
+    limits: UserLimits,
+    alone: Option<Duration>,
+) -> io::Result<()> {
     // User programs may run as the same user: nothing of ours is theirs to read.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Whatever the guest was started with is not for programs.
@@ -49,55 +57,88 @@ pub(crate) fn serve(workspace: PathBuf, limits: UserLimits) -> io::Result<()> {
         .thread_keep_alive(Duration::from_secs(365 * 24 * 3600))
         .build()?;
     runtime.block_on(async {
-        let connection = take_connection()?;
+        let connection = take_connection(alone)?;
         // One thread exists from the start, so that files can be read and
         // removed when a program has taken every process slot.
         let _ = tokio::task::spawn_blocking(|| ()).await;
-        let guest = Arc::new(Guest::new(workspace));
-        let starter = Starter::new(Reaper::start()?, limits);
-        serve_connection(connection, guest, starter).await
+        let services = Services::new(
+            Arc::new(Guest::new(workspace)),
+            Starter::new(Reaper::start()?, limits),
+        );
+        match connection {
+            Connection::Socket(socket) => services.serve(socket).await,
+            Connection::Attached(attached) => {
+                attached
+                    .serve(async |connection| services.serve(connection).await)
+                    .await
+            }
+        }
     })
 }
 
-/// Takes the socket from standard input, where no program can inherit it.
-fn take_connection() -> io::Result<UnixStream> {
-    let socket = StdUnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?)?;
-    socket.set_nonblocking(true)?;
-    UnixStream::from_std(socket)
+enum Connection {
+    Socket(UnixStream),
+    Attached(Attached),
 }
 
-async fn serve_connection(
-    connection: UnixStream,
+/// Takes the connection from the standard streams, where no program can inherit it.
+fn take_connection(alone: Option<Duration>) -> io::Result<Connection> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdin(fs::File::open("/dev/null")?)?;
+    if FileType::from_raw_mode(rustix::fs::fstat(&input)?.st_mode).is_socket() {
+        let socket = StdUnixStream::from(input);
+        socket.set_nonblocking(true)?;
+        return Ok(Connection::Socket(UnixStream::from_std(socket)?));
+    }
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    rustix::stdio::dup2_stdout(fs::File::options().write(true).open("/dev/null")?)?;
+    Ok(Connection::Attached(Attached::new(
+        pipe::Receiver::from_owned_fd(input)?,
+        pipe::Sender::from_owned_fd(output)?,
+        alone,
+    )))
+}
+
+#[derive(Clone)]
+struct Services {
     guest: Arc<Guest>,
-    starter: Starter,
-) -> io::Result<()> {
-    let router = Router::new()
-        .add_service(Arc::new(CodeService::new(
-            Arc::clone(&guest),
-            starter.clone(),
-        )))
-        .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
-        .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))
-        .add_service(Arc::new(SearchService::new(Arc::clone(&guest))))
-        .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest))));
-    let rpc = ConnectRpcService::new(router).with_limits(
-        Limits::default()
-            .with_max_request_body_size(MAX_MESSAGE_BYTES)
-            .with_max_message_size(MAX_MESSAGE_BYTES),
-    );
-    let service = service_fn(move |request: Request<Incoming>| {
-        answer(rpc.clone(), Arc::clone(&guest), request)
-    });
-    http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-        .max_concurrent_streams(MAX_STREAMS)
-        .max_send_buf_size(64 * 1024)
-        .serve_connection(TokioIo::new(connection), service)
-        .await
-        .map_err(io::Error::other)
+    rpc: ConnectRpcService,
+}
+
+impl Services {
+    fn new(guest: Arc<Guest>, starter: Starter) -> Self {
+        let router = Router::new()
+            .add_service(Arc::new(CodeService::new(
+                Arc::clone(&guest),
+                starter.clone(),
+            )))
+            .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
+            .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))
+            .add_service(Arc::new(SearchService::new(Arc::clone(&guest))))
+            .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest))));
+        let rpc = ConnectRpcService::new(router).with_limits(
+            Limits::default()
+                .with_max_request_body_size(MAX_MESSAGE_BYTES)
+                .with_max_message_size(MAX_MESSAGE_BYTES),
+        );
+        Self { guest, rpc }
+    }
+
+    async fn serve(&self, connection: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+        let services = self.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            answer(services.rpc.clone(), Arc::clone(&services.guest), request)
+        });
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_send_buf_size(64 * 1024)
+            .serve_connection(TokioIo::new(connection), service)
+            .await
+            .map_err(io::Error::other)
+    }
 }
 
 async fn answer(

@@ -185,6 +185,10 @@ impl Observer for SessionWatch {
         self.metrics.active(backend, count);
     }
 
+    fn pooled(&self, backend: &str, count: i64) {
+        self.metrics.pooled(backend, count);
+    }
+
     async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>) {
         self.record(key, AuditAction::SessionCreated, DONE, by)
             .await;

@@ -106,6 +106,8 @@ metrics! {
     sessions_active: IntGaugeVec = "sandbox_sessions_active" ["backend"] &[];
     /// Sessions that may have a sandbox at a time.
     sessions_limit: IntGaugeVec = "sandbox_sessions_limit" [] &[];
+    /// Sandboxes that were started ahead and that no session has yet.
+    pool_ready: IntGaugeVec = "sandbox_pool_ready" ["backend"] &[];
     /// Sandboxes made.
     session_created: IntCounterVec = "sandbox_session_created_total" ["backend"] &[];
     /// Sandboxes ended, by why.
@@ -240,5 +242,9 @@ impl Metrics {
         self.sessions_active
             .with_label_values(&[backend])
             .set(count);
+    }
+
+    pub(crate) fn pooled(&self, backend: &str, count: i64) {
+        self.pool_ready.with_label_values(&[backend]).set(count);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use crate::{serve::local_config, settings::Settings};
+use crate::{backend::local_config, settings::Settings};
 
 pub fn doctor(settings: &Settings) -> Result<(), Box<dyn Error>> {
     let findings = backend_local::diagnose(&local_config(settings)?);

@@ -1,6 +1,7 @@
 //! sandboxd: runs code that nobody should trust.
 
 mod auth;
+mod backend;
 mod cli;
 mod doctor;
 mod keys;

@@ -9,11 +9,10 @@ use std::{
     time::Duration,
 };
 
-use backend_local::{LocalBackend, LocalConfig};
 use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
-use sandbox_backend::{Backend, Problem, Readiness};
-use sandbox_core::{ArtifactLimits, Clock, Limits, NetworkPolicy, SandboxSpec, SystemClock};
+use sandbox_backend::{Problem, Readiness};
+use sandbox_core::{ArtifactLimits, Clock, Limits, SandboxSpec, SystemClock};
 use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, ProcessSettings, Processes,
 };
@@ -29,13 +28,17 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use crate::{auth::auth, logging, settings::Settings};
+use crate::{
+    auth::auth,
+    backend::{Chosen, choose},
+    logging,
+    settings::Settings,
+};
 
 /// Between two looks for sessions that are idle or whose time is up.
 const REAP_INTERVAL: Duration = Duration::from_secs(5);
 /// How long the last words of what has ended already may take.
 const END_LIMIT: Duration = Duration::from_secs(5);
-const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
 /// How long a stop may wait for the collector of traces.
 const TELEMETRY_STOP_LIMIT: Duration = Duration::from_secs(3);
 
@@ -53,8 +56,9 @@ pub fn serve(settings: Settings) -> Result<()> {
 
 async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
-    let backend = LocalBackend::new(local_config(&settings)?)?;
-    let store = sandbox_store::open(&settings.database(), &own_name(&settings)?).await?;
+    let name = own_name(&settings)?;
+    let Chosen { backend, begin } = choose(&settings, &name)?;
+    let store = sandbox_store::open(&settings.database(), &name).await?;
     let auth = auth(&settings, Arc::clone(&store) as _)?;
     let open_to_all = auth.is_off();
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -67,7 +71,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     metrics.set_sessions_limit(settings.max_sessions);
     let sessions = SessionManager::start(
         session_settings(&settings),
-        Arc::clone(&backend) as Arc<dyn Backend>,
+        Arc::clone(&backend),
         Arc::clone(&store) as _,
         Arc::clone(&clock),
         Arc::new(SessionWatch {
@@ -115,7 +119,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         audit: audit.clone(),
         audit_trail: store,
         clock,
-        backends: vec![Arc::clone(&backend) as Arc<dyn Backend>],
+        backends: vec![backend],
         store: Arc::new(move || {
             let store = Arc::clone(&readiness);
             Box::pin(async move { store_readiness(store.as_ref()).await })
@@ -133,11 +137,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         warn!("no tokens or API keys are asked for: whoever reaches {address} may do everything");
     }
     announce(&format!("http://{address}"));
-    let tested = tokio::spawn(async move {
-        for problem in backend.self_test().await {
-            warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
-        }
-    });
+    let begin = tokio::spawn(begin);
 
     let grace = Duration::from_secs(settings.shutdown_grace);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -159,7 +159,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     info!("stopping");
     let _ = stop.send(());
     sessions.shutdown(grace).await;
-    tested.abort();
+    begin.abort();
     // Their sandboxes are gone: what is left is to tell their callers.
     executions.shutdown(END_LIMIT).await;
     processes.shutdown(END_LIMIT).await;
@@ -241,23 +241,8 @@ fn own_name(settings: &Settings) -> Result<String> {
     }
 }
 
-pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
-    let guest = guest_binary::materialise(&settings.state_dir.join("guest"))
-        .map_err(|error| format!("failed to write the guest to the state directory: {error}"))?;
-    Ok(LocalConfig {
-        state_dir: settings.state_dir.clone(),
-        guest,
-        bwrap: settings.bwrap.clone(),
-        uid_range: settings.uid_range().ok_or("bad value for `uid_range`")?,
-        read_only_paths: settings.read_only_paths.clone(),
-        start_timeout: SANDBOX_START_LIMIT,
-    })
-}
-
 fn usual_spec(settings: &Settings) -> SandboxSpec {
     SandboxSpec {
-        env: Default::default(),
-        network: NetworkPolicy::Disabled,
         limits: Limits {
             memory: settings.mem_limit,
             cpus: settings.cpu_limit,
@@ -265,6 +250,7 @@ fn usual_spec(settings: &Settings) -> SandboxSpec {
             disk: settings.disk_limit,
             tmp: settings.tmp_limit,
         },
+        ..SandboxSpec::default()
     }
 }
 
@@ -297,6 +283,7 @@ fn session_settings(settings: &Settings) -> SessionSettings {
         ttl: (settings.session_ttl > 0).then(|| Duration::from_secs(settings.session_ttl)),
         runs_per_session: settings.session_runs,
         queued_runs_per_session: settings.session_queue,
+        pool_size: settings.pool_size,
         reap_interval: REAP_INTERVAL.min(idle_timeout),
     }
 }

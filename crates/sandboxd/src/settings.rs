@@ -62,6 +62,7 @@ pub struct Settings {
     pub max_session_ttl: u64,
     pub max_sessions: usize,
     pub tenant_max_sessions: usize,
+    pub pool_size: usize,
     pub session_runs: usize,
     pub session_queue: usize,
 
@@ -97,6 +98,23 @@ pub struct Settings {
     pub bwrap: PathBuf,
     pub uid_range: String,
     pub read_only_paths: Vec<PathBuf>,
+
+    pub docker_host: String,
+    pub worker_image: String,
+    pub worker_images: Vec<String>,
+    pub docker_pull: DockerPull,
+    pub docker_pull_timeout: u64,
+    pub docker_runtime: String,
+    pub docker_network: String,
+    pub gpu_enabled: bool,
+    pub gpu_network_enabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DockerPull {
+    Missing,
+    Never,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -140,6 +158,7 @@ impl Default for Settings {
             max_session_ttl: 0,
             max_sessions: 50,
             tenant_max_sessions: 50,
+            pool_size: 0,
             session_runs: 4,
             session_queue: 64,
             tenant_runs: 16,
@@ -172,6 +191,15 @@ impl Default for Settings {
             bwrap: "bwrap".into(),
             uid_range: "1900000000-1900065535".into(),
             read_only_paths: Vec::new(),
+            docker_host: String::new(),
+            worker_image: "sandboxd-worker:latest".into(),
+            worker_images: Vec::new(),
+            docker_pull: DockerPull::Missing,
+            docker_pull_timeout: 600,
+            docker_runtime: String::new(),
+            docker_network: String::new(),
+            gpu_enabled: false,
+            gpu_network_enabled: false,
         }
     }
 }
@@ -378,8 +406,20 @@ impl Settings {
                 problem: problem.into(),
             })
         };
-        if self.backend != "local" {
-            return invalid("backend", "this version has one backend, `local`");
+        if !["local", "docker"].contains(&self.backend.as_str()) {
+            return invalid("backend", "this version has the backends local and docker");
+        }
+        if self.pool_size > self.max_sessions {
+            return invalid("pool_size", "it is larger than max_sessions");
+        }
+        if self.gpu_enabled && self.backend != "docker" {
+            return invalid("gpu_enabled", "only the backend docker has GPUs");
+        }
+        if self.gpu_network_enabled && !self.gpu_enabled {
+            return invalid("gpu_network_enabled", "gpu_enabled is not set");
+        }
+        if self.backend == "docker" && self.worker_image.is_empty() {
+            return invalid("worker_image", "Docker sandboxes need an image");
         }
         if !(self.prefix.is_empty() || self.prefix.starts_with('/')) || self.prefix.ends_with('/') {
             return invalid("prefix", "it starts with `/` and does not end with one");

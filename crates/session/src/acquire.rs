@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandbox_core::{Error, ErrorCode, Result, SessionKey, Timestamp};
+use sandbox_core::{Error, ErrorCode, Result, SandboxId, SessionKey, Timestamp};
 use tracing::{Instrument as _, trace_span};
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// What a call finds when it looks at the table.
-enum Found {
+pub(crate) enum Found {
     Running(InUse, Arc<Sandbox>),
     Starting {
         in_use: InUse,
@@ -132,17 +132,18 @@ impl Shared {
     }
 
     /// Starts to make a sandbox for a session that has none.
-    fn begin_start(
+    pub fn begin_start(
         self: &Arc<Self>,
         table: &mut Table,
         key: &SessionKey,
         wanted: Wanted<'_>,
         now: Timestamp,
     ) -> Result<Found> {
-        let spec = match (table.entries.get(key), wanted) {
-            (Some(entry), _) => &entry.session.terms.spec,
-            (None, Wanted::AsAsked(new)) => &new.spec,
-            (None, _) => &self.settings.spec,
+        let terms = table.entries.get(key).map(|entry| &entry.session.terms);
+        let spec = match (terms, wanted) {
+            (Some(terms), _) => terms.spec.clone(),
+            (None, Wanted::AsAsked(new)) => new.spec.clone(),
+            (None, _) => self.settings.spec.clone(),
         };
         let lacking = &spec.required() - &self.backend.capabilities();
         if let Some(capability) = lacking.first() {
@@ -161,6 +162,18 @@ impl Shared {
                 return Ok(Found::NoRoom);
             }
         }
+        let mut warm = None;
+        if !table.entries.contains_key(key) {
+            warm = table.pool.take(&spec);
+        }
+        let mut displaced = None;
+        if warm.is_none() && table.occupying() + table.pool.places() >= self.settings.max_sessions {
+            displaced = table.pool.give_up();
+            if displaced.is_none() && table.pool.places() > 0 {
+                // One is being started for the pool; it is there in a moment.
+                return Ok(Found::NoRoom);
+            }
+        }
         let (promise, sandbox) = promise();
         let starting = State::Starting(sandbox.clone());
         let (session, remains, fresh) = match table.entries.get_mut(key) {
@@ -172,7 +185,11 @@ impl Shared {
                 (Arc::clone(&entry.session), remains, false)
             }
             None => {
-                let session = Arc::new(self.new_session(key, wanted, now));
+                let sandbox_id = match &warm {
+                    Some(pooled) => pooled.id.clone(),
+                    None => key.sandbox_id(),
+                };
+                let session = Arc::new(self.new_session(key, sandbox_id, wanted, now));
                 let entry = Entry {
                     session: Arc::clone(&session),
                     state: starting,
@@ -191,10 +208,14 @@ impl Shared {
             session,
             remains,
             fresh,
+            warm,
+            displaced,
             files,
             by,
             promise,
         }));
+        self.observe_pool(table);
+        self.pool_taken.notify_one();
         Ok(Found::Starting {
             in_use,
             sandbox,
@@ -203,7 +224,13 @@ impl Shared {
         })
     }
 
-    fn new_session(&self, key: &SessionKey, wanted: Wanted<'_>, now: Timestamp) -> Session {
+    fn new_session(
+        &self,
+        key: &SessionKey,
+        sandbox_id: SandboxId,
+        wanted: Wanted<'_>,
+        now: Timestamp,
+    ) -> Session {
         let settings = &self.settings;
         let asked = match wanted {
             Wanted::AsAsked(new) => Some(new),
@@ -213,6 +240,7 @@ impl Shared {
         let idle_timeout = asked.and_then(|new| new.idle_timeout);
         let terms = Terms {
             key: key.clone(),
+            sandbox_id,
             spec: asked.map_or(&settings.spec, |new| &new.spec).clone(),
             options: asked.map(|new| new.options.clone()).unwrap_or_default(),
             created_at: now,

@@ -6,6 +6,7 @@ use std::{
 };
 
 use guest_client::messages::WriteRequest;
+use sandbox_backend::Place;
 use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
@@ -14,6 +15,7 @@ use crate::{
     CreatedBy, DestroyReason,
     deadline::{self, chain, within},
     outcome::{Failure, Promise},
+    pool::Pooled,
     sandbox::Sandbox,
     session::{Session, State},
     shared::Shared,
@@ -26,6 +28,10 @@ pub(crate) struct Creation {
     pub remains: Option<Arc<Sandbox>>,
     /// The session is new, not only its sandbox.
     pub fresh: bool,
+    /// One that was started ahead.
+    pub warm: Option<Pooled>,
+    /// One that was started ahead and gives its place to this one.
+    pub displaced: Option<Pooled>,
     /// Of a new session, written before it is anybody's.
     pub files: Vec<WriteRequest>,
     /// Who asked for it, where it is not its first call.
@@ -56,12 +62,18 @@ impl Shared {
             session,
             remains,
             fresh,
+            warm,
+            displaced,
             files,
             by,
             promise,
         } = creation;
         let began = Instant::now();
-        match self.make(&session, remains, fresh, files, began).await {
+        if let Some(pooled) = displaced {
+            self.discard(pooled).await;
+        }
+        let made = self.make(&session, remains, fresh, warm, files, began);
+        match made.await {
             Ok(sandbox) => {
                 self.has_started(&session, &sandbox);
                 let key = session.key().clone();
@@ -116,6 +128,7 @@ impl Shared {
         session: &Session,
         remains: Option<Arc<Sandbox>>,
         fresh: bool,
+        warm: Option<Pooled>,
         files: Vec<WriteRequest>,
         began: Instant,
     ) -> Result<Arc<Sandbox>, Failed> {
@@ -133,11 +146,8 @@ impl Shared {
         if fresh {
             self.remove_orphan(session).await.map_err(bare)?;
         }
-        let create = self
-            .backend
-            .create(&session.sandbox_id, &session.terms.spec);
         let (place, registered) = tokio::join!(
-            within(deadline::CREATE, "the start of the sandbox", create),
+            self.place(session, warm),
             // With files, a session is one only when they are there.
             self.register(session, fresh && files.is_empty()),
         );
@@ -163,6 +173,24 @@ impl Shared {
             return Err(Failed { error, remains });
         }
         Ok(sandbox)
+    }
+
+    /// A sandbox for the session: the one that was started ahead, if it can be used.
+    async fn place(&self, session: &Session, warm: Option<Pooled>) -> Result<Arc<dyn Place>> {
+        let spec = &session.terms.spec;
+        if let Some(pooled) = warm {
+            let adapt = pooled.place.adapt(spec);
+            match within(deadline::CREATE, "the change of a sandbox", adapt).await {
+                Ok(()) => return Ok(pooled.place),
+                Err(error) => {
+                    warn!("failed to use a sandbox of the pool: {}", chain(&error));
+                    let stop = pooled.place.stop();
+                    within(deadline::STOP, "the end of the sandbox", stop).await?;
+                }
+            }
+        }
+        let create = self.backend.create(session.sandbox_id(), spec);
+        within(deadline::CREATE, "the start of the sandbox", create).await
     }
 
     /// Writes the files of a new session, and only then registers it.
@@ -192,6 +220,7 @@ impl Shared {
         }
         let record = SessionRecord {
             key: terms.key.clone(),
+            sandbox_id: terms.sandbox_id.clone(),
             backend: self.backend_name().to_owned(),
             spec: terms.spec.clone(),
             options: terms.options.clone(),
@@ -205,7 +234,7 @@ impl Shared {
 
     /// A new session never finds what an older one of its name has left.
     async fn remove_orphan(&self, session: &Session) -> Result<()> {
-        let id = &session.sandbox_id;
+        let id = session.sandbox_id();
         let is_orphan = |shared: &Self| {
             let orphans = shared.orphans.lock();
             orphans.unwrap_or_else(PoisonError::into_inner).contains(id)

@@ -154,7 +154,7 @@ impl Shared {
         if keep {
             return Ok(());
         }
-        let remove = self.backend.remove(&session.sandbox_id);
+        let remove = self.backend.remove(session.sandbox_id());
         within(deadline::REMOVE, "the removal of the workspace", remove).await?;
         if !session.terms.ephemeral {
             let remove = self.store.remove(session.key());

@@ -15,6 +15,7 @@ mod manager;
 mod new;
 mod observer;
 mod outcome;
+mod pool;
 mod reap;
 mod restart;
 mod run;

@@ -94,6 +94,9 @@ pub trait Observer: Send + Sync {
     /// How many sandboxes live now.
     fn active(&self, backend: &str, count: i64);
 
+    /// How many sandboxes are ready that no session has yet.
+    fn pooled(&self, backend: &str, count: i64);
+
     /// A session has begun, with its first sandbox, because of its first call or
     /// because somebody asked for it. Not told of one run's own.
     async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>);
@@ -112,6 +115,7 @@ impl Observer for NoObserver {
     fn destroyed(&self, _: &str, _: DestroyReason, _: Duration) {}
     fn waited(&self, _: Duration) {}
     fn active(&self, _: &str, _: i64) {}
+    fn pooled(&self, _: &str, _: i64) {}
     async fn session_began(&self, _: &SessionKey, _: Option<&CreatedBy>) {}
     async fn session_ended(&self, _: &SessionKey, _: DestroyReason) {}
 }

@@ -58,7 +58,7 @@ impl Shared {
         table
             .entries
             .values()
-            .any(|entry| entry.session.sandbox_id == *id)
+            .any(|entry| entry.session.sandbox_id() == id)
     }
 
     /// Removes a workspace that no session has, now or at a later pass.
@@ -111,6 +111,21 @@ impl Shared {
                 shared.remove_orphans().await;
             }
         });
+        if self.settings.pool_size > 0 {
+            let shared = Arc::clone(self);
+            self.spawn(async move {
+                let mut ticks = ticks(shared.settings.reap_interval);
+                loop {
+                    shared.fill_pool().await;
+                    tokio::select! {
+                        biased;
+                        () = shared.stop.cancelled() => return,
+                        () = shared.pool_taken.notified() => {}
+                        _ = ticks.tick() => {}
+                    }
+                }
+            });
+        }
         let shared = Arc::clone(self);
         self.spawn(async move {
             let mut ticks = ticks(FLUSH_INTERVAL);

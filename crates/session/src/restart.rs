@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use sandbox_core::{Result, SandboxId};
+use sandbox_core::{Result, SandboxId, SessionKey};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
 use crate::{
+    DestroyReason,
+    acquire::Found,
     deadline::{self, chain, within},
+    new::Wanted,
     session::{Session, State, Terms},
     shared::Shared,
     table::Entry,
@@ -23,10 +26,19 @@ impl Shared {
             self.backend.list(),
         )
         .await?;
-        let mut orphans: BTreeSet<SandboxId> = list.into_iter().collect();
+        let running: BTreeSet<SandboxId> = list
+            .iter()
+            .filter(|found| found.running)
+            .map(|found| found.id.clone())
+            .collect();
+        let mut orphans: BTreeSet<SandboxId> = list.into_iter().map(|found| found.id).collect();
+        let mut taken_up = Vec::new();
         let ours = |record: &SessionRecord| record.backend == self.backend_name();
         for record in records.into_iter().filter(ours) {
-            if orphans.remove(&record.key.sandbox_id()) {
+            if orphans.remove(&record.sandbox_id) {
+                if running.contains(&record.sandbox_id) {
+                    taken_up.push(record.key.clone());
+                }
                 self.insert_stopped(record);
             } else {
                 self.forget(record).await;
@@ -36,6 +48,9 @@ impl Shared {
         for orphan in orphans {
             self.remove_orphan_workspace(&orphan).await;
         }
+        for key in taken_up {
+            self.take_up(&key);
+        }
         self.evict_surplus();
         info!(
             backend = self.backend_name(),
@@ -44,10 +59,24 @@ impl Shared {
         Ok(())
     }
 
+    /// Its sandbox has outlived the service before: it is in use again at once, so
+    /// that it counts, and is watched.
+    fn take_up(self: &Arc<Self>, key: &SessionKey) {
+        let now = self.clock.now();
+        let mut table = self.table();
+        let begun = self.begin_start(&mut table, key, Wanted::AsUsual, now);
+        if !matches!(begun, Ok(Found::Starting { .. })) {
+            self.begin_end(&mut table, key, DestroyReason::Evicted);
+        }
+        drop(table);
+        drop(begun);
+    }
+
     fn insert_stopped(&self, record: SessionRecord) {
         let key = record.key;
         let terms = Terms {
             key: key.clone(),
+            sandbox_id: record.sandbox_id,
             spec: record.spec,
             options: record.options,
             created_at: record.created_at,

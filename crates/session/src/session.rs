@@ -49,6 +49,7 @@ pub(crate) enum State {
 #[derive(Clone)]
 pub(crate) struct Terms {
     pub key: SessionKey,
+    pub sandbox_id: SandboxId,
     pub spec: SandboxSpec,
     pub options: SessionOptions,
     pub created_at: Timestamp,
@@ -60,7 +61,6 @@ pub(crate) struct Terms {
 
 pub(crate) struct Session {
     pub terms: Terms,
-    pub sandbox_id: SandboxId,
     /// Turns to run; tokio's semaphore is fair.
     pub turns: Arc<Semaphore>,
     turns_total: usize,
@@ -81,7 +81,6 @@ impl Session {
     pub fn new(terms: Terms, last_used: Timestamp, turns: usize) -> Self {
         let turns = turns.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            sandbox_id: terms.key.sandbox_id(),
             terms,
             turns: Arc::new(Semaphore::new(turns)),
             turns_total: turns,
@@ -105,6 +104,10 @@ impl Session {
 
     pub fn key(&self) -> &SessionKey {
         &self.terms.key
+    }
+
+    pub fn sandbox_id(&self) -> &SandboxId {
+        &self.terms.sandbox_id
     }
 
     pub fn active_runs(&self) -> usize {

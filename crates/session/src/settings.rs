@@ -20,6 +20,8 @@ pub struct SessionSettings {
     pub runs_per_session: usize,
     /// Runs that may wait for their turn in one session.
     pub queued_runs_per_session: usize,
+    /// Sandboxes that are started ahead, within `max_sessions`.
+    pub pool_size: usize,
     /// Between two looks for sessions whose time is up.
     pub reap_interval: Duration,
 }
@@ -34,6 +36,7 @@ impl Default for SessionSettings {
             ttl: None,
             runs_per_session: 4,
             queued_runs_per_session: 64,
+            pool_size: 0,
             reap_interval: Duration::from_secs(5),
         }
     }

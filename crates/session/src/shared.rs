@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub orphans: Mutex<HashSet<SandboxId>>,
     /// Told when a sandbox gives its place up.
     pub room: Notify,
+    /// Told when the pool may want another sandbox.
+    pub pool_taken: Notify,
     /// Told when a lease ends.
     pub released: Notify,
     pub tasks: TaskTracker,
@@ -50,6 +52,7 @@ impl Shared {
             table: Mutex::default(),
             orphans: Mutex::default(),
             room: Notify::new(),
+            pool_taken: Notify::new(),
             released: Notify::new(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),

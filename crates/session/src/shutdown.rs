@@ -24,6 +24,7 @@ impl Shared {
             info!("ending the runs that are under way");
         }
         let endings = join_all(self.begin_stop_all().into_iter().map(Outcome::wait));
+        let endings = async { tokio::join!(endings, self.empty_pool()) };
         if tokio::time::timeout(END_LIMIT, endings).await.is_err() {
             error!("some sandboxes did not end in time");
         }

@@ -6,6 +6,7 @@ use sandbox_core::{Error, ErrorCode, SessionKey, TenantId, Timestamp};
 
 use crate::{
     DestroyReason, SessionSettings,
+    pool::Pool,
     session::{Session, State},
 };
 
@@ -13,6 +14,7 @@ use crate::{
 #[derive(Default)]
 pub(crate) struct Table {
     pub entries: HashMap<SessionKey, Entry>,
+    pub pool: Pool,
     /// The service is shutting down: nothing begins any more.
     pub closing: bool,
 }
@@ -57,6 +59,12 @@ impl Table {
     pub fn running(&self) -> usize {
         let running = |entry: &&Entry| matches!(entry.state, State::Running(_));
         self.entries.values().filter(running).count()
+    }
+
+    /// Sandboxes of sessions.
+    pub fn occupying(&self) -> usize {
+        let entries = self.entries.values();
+        entries.filter(|entry| entry.occupies()).count()
     }
 
     pub fn in_use(&self) -> bool {

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandbox_core::{Result, SandboxSpec, SessionKey, SessionOptions, Timestamp};
+use sandbox_core::{Result, SandboxId, SandboxSpec, SessionKey, SessionOptions, Timestamp};
 
 /// One session, whether its sandbox runs or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SessionRecord {
     pub key: SessionKey,
+    pub sandbox_id: SandboxId,
     /// The name of the backend that has its workspace.
     pub backend: String,
     pub spec: SandboxSpec,

@@ -13,4 +13,6 @@ mod generated {
     include!("generated/mod.rs");
 }
 
+pub mod takeover;
+
 pub use generated::{filesystem, process, sandbox};

@@ -116,6 +116,13 @@ impl Cgroups {
         self.controllers.memory.is_some()
     }
 
+    pub fn limits_all(&self) -> bool {
+        let Controllers {
+            memory, cpu, pids, ..
+        } = &self.controllers;
+        memory.is_some() && cpu.is_some() && pids.is_some()
+    }
+
     pub fn limits_pids(&self) -> bool {
         self.controllers.pids.is_some()
     }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sandbox_backend::Backend as _;
+use sandbox_backend::{Backend as _, Found};
 use sandbox_core::{ByteSize, ErrorCode, Limits, SandboxSpec};
 
 use crate::support::{Sandboxes, id, is_root, until};
@@ -78,7 +78,13 @@ async fn a_sandbox_that_died_is_made_again_with_its_workspace() {
     sandbox.place.gone().await;
     let again = sandboxes.start(1).await;
     assert_eq!(again.sh("cat file").await.stdout.to_text(), "kept\n");
-    assert_eq!(sandboxes.backend.list().await.unwrap(), [id(1)]);
+    assert_eq!(
+        sandboxes.backend.list().await.unwrap(),
+        [Found {
+            id: id(1),
+            running: false
+        }]
+    );
 }
 
 #[tokio::test]

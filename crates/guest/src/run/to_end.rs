@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     artifacts::{self, Keeper},
+    cgroup,
     display::Display,
     error::error,
     state::Guest,
@@ -31,6 +32,8 @@ use crate::{
 
 /// Events that may wait for the reader; each output is 32 KiB at most.
 const EVENTS_WAITING: usize = 4;
+/// 128 + SIGKILL.
+const KILLED: i32 = 137;
 
 /// What is run, and within which bounds.
 pub(crate) struct RunToEnd {
@@ -74,6 +77,7 @@ pub(crate) async fn run_to_end(
         None => None,
     };
     let began = Instant::now();
+    let kills_before = cgroup::oom_kills();
     let program = Start {
         argv: run.argv,
         env: run.env,
@@ -139,6 +143,10 @@ pub(crate) async fn run_to_end(
             .until_end(&starter, &events, &over, run.timeout, run.grace)
             .await;
         let wall = began.elapsed();
+        let out_of_memory = matches!(
+            (kills_before, cgroup::oom_kills()),
+            (Some(before), Some(after)) if after > before
+        );
         let _ = ended.send(true);
         let stdout = stdout.await.unwrap_or_default();
         let stderr = stderr.await.unwrap_or_default();
@@ -177,21 +185,20 @@ pub(crate) async fn run_to_end(
             keeper = artifacts::find(&guest, since, keeper, &events).await;
         }
         guest.last_change.is_now();
+        let exit_code = match exit.signal {
+            0 => exit.code,
+            signal => 128 + signal,
+        };
+        let by_itself = match exit.signal {
+            // The program itself, or one that it had started and speaks for.
+            _ if out_of_memory && exit_code == KILLED => Termination::TERMINATION_OUT_OF_MEMORY,
+            0 => Termination::TERMINATION_EXITED,
+            _ => Termination::TERMINATION_SIGNALED,
+        };
         let message = Ended {
-            exit_code: if exit.signal == 0 {
-                exit.code
-            } else {
-                128 + exit.signal
-            },
+            exit_code,
             signal: u32::try_from(exit.signal).unwrap_or(0),
-            termination: cut_short
-                .or(too_much)
-                .unwrap_or(if exit.signal == 0 {
-                    Termination::TERMINATION_EXITED
-                } else {
-                    Termination::TERMINATION_SIGNALED
-                })
-                .into(),
+            termination: cut_short.or(too_much).unwrap_or(by_itself).into(),
             wall_us: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
             cpu_us: exit.cpu_us,
             max_rss_bytes: exit.max_rss_bytes,

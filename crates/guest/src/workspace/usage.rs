@@ -10,7 +10,7 @@ use std::{
 use connectrpc::ConnectError;
 use sandbox_wire::sandbox::v1::{UsageRequest, UsageResponse};
 
-use crate::blocking::Caller;
+use crate::{blocking::Caller, cgroup};
 
 /// A larger workspace is counted in part, and said to be.
 const TIME: Duration = Duration::from_millis(500);
@@ -25,11 +25,15 @@ pub(crate) fn usage(
     caller: &Caller,
 ) -> Result<UsageResponse, ConnectError> {
     let until = Instant::now() + TIME;
+    let place = cgroup::used();
     let mut count = Count {
         until,
         open: vec![workspace.to_owned()],
         used: UsageResponse {
             complete: true,
+            memory_bytes: place.memory_bytes,
+            cpu_us: place.cpu_us,
+            pids: place.pids,
             ..Default::default()
         },
     };

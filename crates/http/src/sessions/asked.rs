@@ -14,6 +14,8 @@ use crate::problem::ApiResult;
 /// capabilities are not in it: they have been found to be there, and change nothing.
 #[derive(PartialEq, Serialize)]
 pub(super) struct Asked<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) image: Option<&'a str>,
     pub(super) env: &'a BTreeMap<String, String>,
     pub(super) network: Option<&'a Network>,
     pub(super) limits: &'a LimitsBody,
@@ -44,6 +46,7 @@ impl Asked<'_> {
     /// None when nothing is asked for.
     pub(super) fn sha256(&self) -> ApiResult<Option<String>> {
         let nothing = Asked {
+            image: None,
             env: &BTreeMap::new(),
             network: None,
             limits: &LimitsBody::default(),
@@ -86,6 +89,7 @@ mod tests {
             ..Default::default()
         });
         let asked = Asked {
+            image: None,
             env: &from_value(env).unwrap(),
             network: network.as_ref(),
             limits: &from_value(limits).unwrap(),

@@ -34,6 +34,7 @@ use crate::{
 const MAX_LABELS: usize = 64;
 const MAX_LABEL_NAME: usize = 64;
 const MAX_LABEL_VALUE: usize = 256;
+const MAX_IMAGE_BYTES: usize = 256;
 const MIN_MEMORY: ByteSize = ByteSize::mib(16);
 const MIN_CPUS: f64 = 0.01;
 /// The guest has a few threads of its own, and a sandbox that cannot start looks like
@@ -75,10 +76,12 @@ pub(crate) struct SessionBody {
     /// of at most 256 characters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     labels: BTreeMap<String, String>,
-    /// Refused with `unsupported`, like `repo` and `mounts`: no backend here offers it.
+    /// What its programs see as their system, of those that the operator allows; with a
+    /// backend that has `images`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Object>)]
-    image: Option<Value>,
+    #[schema(min_length = 1, max_length = 256)]
+    image: Option<String>,
+    /// Refused with `unsupported`, like `mounts`: no backend here offers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     repo: Option<Value>,
@@ -185,6 +188,7 @@ impl SessionBody {
         let files = input::files(self.files)?;
         let asked = self.limits.unwrap_or_default();
         let request_sha256 = Asked {
+            image: self.image.as_deref(),
             env: &self.env,
             network: self.network.as_ref(),
             limits: &asked,
@@ -205,6 +209,7 @@ impl SessionBody {
         env.extend(self.env);
         Ok(NewSession {
             spec: SandboxSpec {
+                image: self.image,
                 env,
                 network,
                 limits: limits(&asked, bounds)?,
@@ -234,11 +239,7 @@ impl SessionBody {
                 "sessions are made by the backend `{backend}` here"
             )));
         }
-        for (field, value) in [
-            ("image", &self.image),
-            ("repo", &self.repo),
-            ("mounts", &self.mounts),
-        ] {
+        for (field, value) in [("repo", &self.repo), ("mounts", &self.mounts)] {
             if value.is_some() {
                 return Err(unsupported(format!(
                     "the backend `{backend}` does not offer `{field}`"
@@ -246,6 +247,18 @@ impl SessionBody {
             }
         }
         let offered = state.capabilities();
+        if let Some(image) = &self.image {
+            if !offered.contains(&Capability::Images) {
+                return Err(unsupported(format!(
+                    "the backend `{backend}` does not offer `image`"
+                )));
+            }
+            if !(1..=MAX_IMAGE_BYTES).contains(&image.len()) {
+                return Err(ApiError::invalid(format!(
+                    "`image` has 1 to {MAX_IMAGE_BYTES} characters"
+                )));
+            }
+        }
         match self.capabilities.iter().find(|it| !offered.contains(it)) {
             Some(lacking) => {
                 let lacking = serde_json::to_value(lacking).map_err(Error::internal)?;

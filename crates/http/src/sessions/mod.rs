@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use axum::extract::State;
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
-use guest_client::messages::UsageRequest;
+use guest_client::messages::{UsageRequest, UsageResponse as Used};
 use http::StatusCode;
 use sandbox_backend::Usage;
 use sandbox_core::{Error, ErrorCode, NetworkPolicy, SessionId, SessionKey, TenantId};
@@ -85,6 +85,9 @@ pub(crate) struct SessionResponse {
     labels: BTreeMap<String, String>,
     /// The names alone: values may be secrets.
     env: Vec<String>,
+    /// Absent: the operator's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<String>,
     #[schema(value_type = String, example = "disabled")]
     network: NetworkPolicy,
     /// Runs that go on now, and runs that wait for their turn.
@@ -135,6 +138,7 @@ impl From<SessionInfo> for SessionResponse {
             timeout_seconds: info.options.run_timeout.map(|time| time.as_secs_f64()),
             labels: info.options.labels,
             env: info.spec.env.into_keys().collect(),
+            image: info.spec.image,
             network: info.spec.network,
             active_runs: info.active_runs,
             queued_runs: info.queued_runs,
@@ -223,7 +227,14 @@ pub(crate) async fn get_session(
     let key = caller.managed(path.tenant, path.session)?;
     let info = state.sessions.get(&key).ok_or_else(no_session)?;
     let mut session = SessionResponse::from(info);
-    session.usage.disk_bytes = disk_bytes(&state, &key).await;
+    if let Some(used) = used(&state, &key).await {
+        let usage = &mut session.usage;
+        usage.disk_bytes = used.complete.then_some(used.disk_bytes);
+        usage.memory_bytes = usage.memory_bytes.or(used.memory_bytes);
+        usage.pids = usage.pids.or(used.pids);
+        let cpu_seconds = used.cpu_us.map(|micros| micros as f64 / 1e6);
+        usage.cpu_seconds = usage.cpu_seconds.or(cpu_seconds);
+    }
     Ok(Json(session))
 }
 
@@ -256,11 +267,10 @@ pub(crate) async fn delete_session(
 }
 
 /// Asks a sandbox that runs; none is started for it.
-async fn disk_bytes(state: &AppState, key: &SessionKey) -> Option<u64> {
+async fn used(state: &AppState, key: &SessionKey) -> Option<Used> {
     let guest = state.sessions.running_guest(key)?;
     let usage = guest.usage(UsageRequest::default());
-    let usage = timeout(USAGE_LIMIT, usage).await.ok()?.ok()?;
-    usage.complete.then_some(usage.disk_bytes)
+    timeout(USAGE_LIMIT, usage).await.ok()?.ok()
 }
 
 fn no_session() -> Error {

@@ -12,6 +12,7 @@ use crate::{SessionRecord, SessionStore, StoreError};
 struct Row {
     tenant_id: String,
     session_id: String,
+    sandbox_id: Option<String>,
     backend: String,
     spec: String,
     options: String,
@@ -29,8 +30,15 @@ impl TryFrom<Row> for SessionRecord {
         let tenant = row.tenant_id.parse().map_err(bad(&name, "tenant_id"))?;
         let session = row.session_id.parse().map_err(bad(&name, "session_id"))?;
         let idle_ms = u64::try_from(row.idle_timeout_ms).map_err(bad(&name, "idle_timeout_ms"))?;
+        let key = SessionKey::new(tenant, session);
+        // Rows of earlier versions have none.
+        let sandbox_id = match row.sandbox_id {
+            Some(id) => id.parse().map_err(bad(&name, "sandbox_id"))?,
+            None => key.sandbox_id(),
+        };
         Ok(Self {
-            key: SessionKey::new(tenant, session),
+            key,
+            sandbox_id,
             backend: row.backend,
             spec: serde_json::from_str(&row.spec).map_err(bad(&name, "spec"))?,
             options: serde_json::from_str(&row.options).map_err(bad(&name, "options"))?,
@@ -46,7 +54,7 @@ impl TryFrom<Row> for SessionRecord {
 impl<D: Database> SessionStore for SqlStore<D> {
     async fn load(&self) -> Result<Vec<SessionRecord>> {
         let select = Statement::new(
-            "SELECT tenant_id, session_id, backend, spec, options, created_at_ms, \
+            "SELECT tenant_id, session_id, sandbox_id, backend, spec, options, created_at_ms, \
              last_used_at_ms, idle_timeout_ms, expires_at_ms FROM sessions WHERE owner = $1 \
              ORDER BY tenant_id, session_id",
             [self.owner.as_str().into()],
@@ -66,15 +74,16 @@ impl<D: Database> SessionStore for SqlStore<D> {
         let idle_ms = u64::try_from(record.idle_timeout.as_millis()).unwrap_or(u64::MAX);
         let insert = Statement::new(
             "INSERT INTO sessions (owner, tenant_id, session_id, backend, spec, options, \
-             created_at_ms, last_used_at_ms, idle_timeout_ms, expires_at_ms) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
+             created_at_ms, last_used_at_ms, idle_timeout_ms, expires_at_ms, sandbox_id) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
              ON CONFLICT (owner, tenant_id, session_id) DO UPDATE SET \
              backend = excluded.backend, spec = excluded.spec, \
              options = excluded.options, \
              created_at_ms = excluded.created_at_ms, \
              last_used_at_ms = excluded.last_used_at_ms, \
              idle_timeout_ms = excluded.idle_timeout_ms, \
-             expires_at_ms = excluded.expires_at_ms",
+             expires_at_ms = excluded.expires_at_ms, \
+             sandbox_id = excluded.sandbox_id",
             [
                 self.owner.as_str().into(),
                 record.key.tenant.as_str().into(),
@@ -86,6 +95,7 @@ impl<D: Database> SessionStore for SqlStore<D> {
                 record.last_used_at.into(),
                 idle_ms.into(),
                 record.expires_at.into(),
+                record.sandbox_id.as_str().into(),
             ],
         );
         self.database

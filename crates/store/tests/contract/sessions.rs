@@ -15,8 +15,10 @@ pub fn key(tenant: &str, session: &str) -> SessionKey {
 pub fn record(tenant: &str, session: &str) -> SessionRecord {
     SessionRecord {
         key: key(tenant, session),
+        sandbox_id: key(tenant, session).sandbox_id(),
         backend: "local".into(),
         spec: SandboxSpec {
+            image: Some("worker".into()),
             env: BTreeMap::from([("NAME".into(), "ä=\"'".into())]),
             network: NetworkPolicy::AllowAll,
             limits: Limits {
@@ -55,6 +57,7 @@ pub async fn a_record_comes_back_as_it_was_put(store: &dyn SessionStore) {
 pub async fn a_second_put_takes_the_place_of_the_first(store: &dyn SessionStore) {
     store.put(&record("t", "a")).await.unwrap();
     let changed = SessionRecord {
+        sandbox_id: "0123456789abcdef0123456789abcdef".parse().unwrap(),
         backend: "docker".into(),
         spec: SandboxSpec::default(),
         options: SessionOptions::default(),

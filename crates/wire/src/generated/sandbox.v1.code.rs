@@ -155,6 +155,8 @@ pub enum Termination {
     TERMINATION_CANCELLED = 4i32,
     /// It printed more than `spill_limit_bytes`.
     TERMINATION_OUTPUT_LIMIT = 5i32,
+    /// The memory limit killed it; told where the guest sees its cgroup.
+    TERMINATION_OUT_OF_MEMORY = 6i32,
 }
 impl Termination {
     ///Idiomatic alias for [`Self::TERMINATION_UNSPECIFIED`]; `Debug` prints the variant name.
@@ -175,6 +177,9 @@ impl Termination {
     ///Idiomatic alias for [`Self::TERMINATION_OUTPUT_LIMIT`]; `Debug` prints the variant name.
     #[allow(non_upper_case_globals)]
     pub const OutputLimit: Self = Self::TERMINATION_OUTPUT_LIMIT;
+    ///Idiomatic alias for [`Self::TERMINATION_OUT_OF_MEMORY`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const OutOfMemory: Self = Self::TERMINATION_OUT_OF_MEMORY;
 }
 impl ::core::default::Default for Termination {
     fn default() -> Self {
@@ -276,6 +281,7 @@ impl ::buffa::Enumeration for Termination {
             3i32 => ::core::option::Option::Some(Self::TERMINATION_TIMED_OUT),
             4i32 => ::core::option::Option::Some(Self::TERMINATION_CANCELLED),
             5i32 => ::core::option::Option::Some(Self::TERMINATION_OUTPUT_LIMIT),
+            6i32 => ::core::option::Option::Some(Self::TERMINATION_OUT_OF_MEMORY),
             _ => ::core::option::Option::None,
         }
     }
@@ -290,6 +296,7 @@ impl ::buffa::Enumeration for Termination {
             Self::TERMINATION_TIMED_OUT => "TERMINATION_TIMED_OUT",
             Self::TERMINATION_CANCELLED => "TERMINATION_CANCELLED",
             Self::TERMINATION_OUTPUT_LIMIT => "TERMINATION_OUTPUT_LIMIT",
+            Self::TERMINATION_OUT_OF_MEMORY => "TERMINATION_OUT_OF_MEMORY",
         }
     }
     fn from_proto_name(name: &str) -> ::core::option::Option<Self> {
@@ -312,6 +319,9 @@ impl ::buffa::Enumeration for Termination {
             "TERMINATION_OUTPUT_LIMIT" => {
                 ::core::option::Option::Some(Self::TERMINATION_OUTPUT_LIMIT)
             }
+            "TERMINATION_OUT_OF_MEMORY" => {
+                ::core::option::Option::Some(Self::TERMINATION_OUT_OF_MEMORY)
+            }
             _ => ::core::option::Option::None,
         }
     }
@@ -323,6 +333,7 @@ impl ::buffa::Enumeration for Termination {
             Self::TERMINATION_TIMED_OUT,
             Self::TERMINATION_CANCELLED,
             Self::TERMINATION_OUTPUT_LIMIT,
+            Self::TERMINATION_OUT_OF_MEMORY,
         ]
     }
 }

@@ -7381,6 +7381,14 @@ pub struct UsageResponseView<'a> {
     ///
     /// Field 3: `complete`
     pub complete: bool,
+    /// Of the whole sandbox; absent where the guest does not see its cgroup.
+    ///
+    /// Field 4: `memory_bytes`
+    pub memory_bytes: ::core::option::Option<u64>,
+    /// Field 5: `cpu_us`
+    pub cpu_us: ::core::option::Option<u64>,
+    /// Field 6: `pids`
+    pub pids: ::core::option::Option<u32>,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
@@ -7434,6 +7442,27 @@ impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
                 )?;
                 view.complete = ::buffa::types::decode_bool(&mut cur)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.memory_bytes = Some(::buffa::types::decode_uint64(&mut cur)?);
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.cpu_us = Some(::buffa::types::decode_uint64(&mut cur)?);
+            }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.pids = Some(::buffa::types::decode_uint32(&mut cur)?);
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -7459,6 +7488,9 @@ impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
             disk_bytes: self.disk_bytes,
             entries: self.entries,
             complete: self.complete,
+            memory_bytes: self.memory_bytes,
+            cpu_us: self.cpu_us,
+            pids: self.pids,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -7479,6 +7511,15 @@ impl<'a> ::buffa::ViewEncode<'a> for UsageResponseView<'a> {
         if self.complete {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if let Some(v) = self.memory_bytes {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
+        if let Some(v) = self.cpu_us {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
+        if let Some(v) = self.pids {
+            size += 1u64 + ::buffa::types::uint32_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -7498,6 +7539,15 @@ impl<'a> ::buffa::ViewEncode<'a> for UsageResponseView<'a> {
         }
         if self.complete {
             ::buffa::types::put_bool_field(3u32, self.complete, buf);
+        }
+        if let Some(v) = self.memory_bytes {
+            ::buffa::types::put_uint64_field(4u32, v, buf);
+        }
+        if let Some(v) = self.cpu_us {
+            ::buffa::types::put_uint64_field(5u32, v, buf);
+        }
+        if let Some(v) = self.pids {
+            ::buffa::types::put_uint32_field(6u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -7536,6 +7586,19 @@ impl<'__a> ::serde::Serialize for UsageResponseView<'__a> {
         }
         if self.complete {
             __map.serialize_entry("complete", &self.complete)?;
+        }
+        if let ::core::option::Option::Some(__v) = self.memory_bytes {
+            __map
+                .serialize_entry(
+                    "memoryBytes",
+                    &::buffa::json_helpers::ProtoJson(&__v),
+                )?;
+        }
+        if let ::core::option::Option::Some(__v) = self.cpu_us {
+            __map.serialize_entry("cpuUs", &::buffa::json_helpers::ProtoJson(&__v))?;
+        }
+        if let ::core::option::Option::Some(__v) = self.pids {
+            __map.serialize_entry("pids", &::buffa::json_helpers::ProtoJson(&__v))?;
         }
         __map.end()
     }
@@ -7646,6 +7709,23 @@ impl UsageResponseOwnedView {
     #[must_use]
     pub fn complete(&self) -> bool {
         self.0.reborrow().complete
+    }
+    /// Of the whole sandbox; absent where the guest does not see its cgroup.
+    ///
+    /// Field 4: `memory_bytes`
+    #[must_use]
+    pub fn memory_bytes(&self) -> ::core::option::Option<u64> {
+        self.0.reborrow().memory_bytes
+    }
+    /// Field 5: `cpu_us`
+    #[must_use]
+    pub fn cpu_us(&self) -> ::core::option::Option<u64> {
+        self.0.reborrow().cpu_us
+    }
+    /// Field 6: `pids`
+    #[must_use]
+    pub fn pids(&self) -> ::core::option::Option<u32> {
+        self.0.reborrow().pids
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<UsageResponseView<'static>>>

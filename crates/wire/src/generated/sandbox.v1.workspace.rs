@@ -4684,6 +4684,31 @@ pub struct UsageResponse {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub complete: bool,
+    /// Of the whole sandbox; absent where the guest does not see its cgroup.
+    ///
+    /// Field 4: `memory_bytes`
+    #[serde(
+        rename = "memoryBytes",
+        alias = "memory_bytes",
+        with = "::buffa::json_helpers::opt_uint64",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub memory_bytes: ::core::option::Option<u64>,
+    /// Field 5: `cpu_us`
+    #[serde(
+        rename = "cpuUs",
+        alias = "cpu_us",
+        with = "::buffa::json_helpers::opt_uint64",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub cpu_us: ::core::option::Option<u64>,
+    /// Field 6: `pids`
+    #[serde(
+        rename = "pids",
+        with = "::buffa::json_helpers::opt_uint32",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub pids: ::core::option::Option<u32>,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -4694,6 +4719,9 @@ impl ::core::fmt::Debug for UsageResponse {
             .field("disk_bytes", &self.disk_bytes)
             .field("entries", &self.entries)
             .field("complete", &self.complete)
+            .field("memory_bytes", &self.memory_bytes)
+            .field("cpu_us", &self.cpu_us)
+            .field("pids", &self.pids)
             .finish()
     }
 }
@@ -4703,6 +4731,29 @@ impl UsageResponse {
     ///
     /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
     pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.UsageResponse";
+}
+impl UsageResponse {
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::memory_bytes`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_memory_bytes(mut self, value: u64) -> Self {
+        self.memory_bytes = Some(value);
+        self
+    }
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::cpu_us`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_cpu_us(mut self, value: u64) -> Self {
+        self.cpu_us = Some(value);
+        self
+    }
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::pids`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_pids(mut self, value: u32) -> Self {
+        self.pids = Some(value);
+        self
+    }
 }
 ::buffa::impl_default_instance!(UsageResponse);
 impl ::buffa::MessageName for UsageResponse {
@@ -4733,6 +4784,15 @@ impl ::buffa::Message for UsageResponse {
         if self.complete {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if let Some(v) = self.memory_bytes {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
+        if let Some(v) = self.cpu_us {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
+        if let Some(v) = self.pids {
+            size += 1u64 + ::buffa::types::uint32_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -4751,6 +4811,15 @@ impl ::buffa::Message for UsageResponse {
         }
         if self.complete {
             ::buffa::types::put_bool_field(3u32, self.complete, buf);
+        }
+        if let Some(v) = self.memory_bytes {
+            ::buffa::types::put_uint64_field(4u32, v, buf);
+        }
+        if let Some(v) = self.cpu_us {
+            ::buffa::types::put_uint64_field(5u32, v, buf);
+        }
+        if let Some(v) = self.pids {
+            ::buffa::types::put_uint32_field(6u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -4786,6 +4855,33 @@ impl ::buffa::Message for UsageResponse {
                 )?;
                 self.complete = ::buffa::types::decode_bool(buf)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.memory_bytes = ::core::option::Option::Some(
+                    ::buffa::types::decode_uint64(buf)?,
+                );
+            }
+            5u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.cpu_us = ::core::option::Option::Some(
+                    ::buffa::types::decode_uint64(buf)?,
+                );
+            }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.pids = ::core::option::Option::Some(
+                    ::buffa::types::decode_uint32(buf)?,
+                );
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -4797,6 +4893,9 @@ impl ::buffa::Message for UsageResponse {
         self.disk_bytes = 0u64;
         self.entries = 0u64;
         self.complete = false;
+        self.memory_bytes = ::core::option::Option::None;
+        self.cpu_us = ::core::option::Option::None;
+        self.pids = ::core::option::Option::None;
         self.__buffa_unknown_fields.clear();
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use guest_client::GuestClient;
-use sandbox_backend::{Backend, Place, Problem, Readiness, Usage};
+use sandbox_backend::{Backend, Found, Place, Problem, Readiness, Usage};
 use sandbox_core::{
     Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec,
 };
@@ -67,7 +67,7 @@ impl Backend for FakeBackend {
         Ok(Arc::new(FakePlace { client, ended }))
     }
 
-    async fn list(&self) -> Result<Vec<SandboxId>> {
+    async fn list(&self) -> Result<Vec<Found>> {
         Ok(vec![])
     }
 
@@ -97,6 +97,14 @@ impl Place for FakePlace {
             cpu_seconds: Some(0.5),
             pids: None,
         }
+    }
+
+    fn suits(&self, _: &SandboxSpec) -> bool {
+        true
+    }
+
+    async fn adapt(&self, _: &SandboxSpec) -> Result<()> {
+        Ok(())
     }
 
     async fn stop(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! A backend whose sandboxes are tasks of the test. It notes what no caller may do.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -11,10 +11,10 @@ use std::{
 use async_trait::async_trait;
 use futures::{FutureExt as _, future::BoxFuture};
 use guest_client::GuestClient;
-use sandbox_backend::{Backend, Place, Readiness, Usage};
+use sandbox_backend::{Backend, Found, Place, Readiness, Usage};
 use sandbox_core::{
-    Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec,
-    SessionKey,
+    Capabilities, Capability, Enforcement, Error, ErrorCode, Limits, NetworkPolicy, Result,
+    SandboxId, SandboxSpec, SessionKey,
 };
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -56,6 +56,7 @@ pub struct FakeBackend {
     pub most_alive: AtomicUsize,
     /// How many of the next calls fail.
     pub failing_creates: AtomicUsize,
+    pub failing_adapts: AtomicUsize,
     pub failing_stops: AtomicUsize,
     pub failing_removes: AtomicUsize,
     pub creating: Gate,
@@ -69,6 +70,8 @@ pub struct FakeBackend {
     workspaces: Mutex<HashMap<SandboxId, Files>>,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Inside>>>,
     violations: Mutex<Vec<String>>,
+    /// Sandboxes that run since before the service.
+    pub survivors: Mutex<BTreeSet<SandboxId>>,
 }
 
 impl Default for FakeBackend {
@@ -80,6 +83,7 @@ impl Default for FakeBackend {
             alive: AtomicUsize::default(),
             most_alive: AtomicUsize::default(),
             failing_creates: AtomicUsize::default(),
+            failing_adapts: AtomicUsize::default(),
             failing_stops: AtomicUsize::default(),
             failing_removes: AtomicUsize::default(),
             creating: Gate::default(),
@@ -91,6 +95,7 @@ impl Default for FakeBackend {
             workspaces: Mutex::default(),
             sandboxes: Mutex::default(),
             violations: Mutex::default(),
+            survivors: Mutex::default(),
         }
     }
 }
@@ -100,6 +105,8 @@ pub struct Inside {
     pub fake: Arc<FakeBackend>,
     pub oom_kills: AtomicU64,
     pub ended: CancellationToken,
+    /// What it was given after it was made.
+    pub limits: Mutex<Option<Limits>>,
     id: SandboxId,
 }
 
@@ -174,6 +181,7 @@ impl FakeBackend {
             fake: Arc::clone(self),
             oom_kills: AtomicU64::new(0),
             ended: CancellationToken::new(),
+            limits: Mutex::default(),
             id: id.clone(),
         });
         let mut sandboxes = self.sandboxes.lock().unwrap();
@@ -234,8 +242,16 @@ impl Backend for Fake {
         }))
     }
 
-    async fn list(&self) -> Result<Vec<SandboxId>> {
-        Ok(self.0.workspaces.lock().unwrap().keys().cloned().collect())
+    async fn list(&self) -> Result<Vec<Found>> {
+        let survivors = self.0.survivors.lock().unwrap();
+        let workspaces = self.0.workspaces.lock().unwrap();
+        let ids = workspaces.keys().cloned();
+        Ok(ids
+            .map(|id| Found {
+                running: survivors.contains(&id),
+                id,
+            })
+            .collect())
     }
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {
@@ -285,6 +301,18 @@ impl Place for FakePlace {
             memory_bytes: Some(4096),
             ..Usage::default()
         }
+    }
+
+    fn suits(&self, spec: &SandboxSpec) -> bool {
+        spec.network == NetworkPolicy::Disabled
+    }
+
+    async fn adapt(&self, spec: &SandboxSpec) -> Result<()> {
+        if fails(&self.inside.fake.failing_adapts) {
+            return Err(Error::internal("it stays what it is"));
+        }
+        *self.inside.limits.lock().unwrap() = Some(spec.limits.clone());
+        Ok(())
     }
 
     async fn stop(&self) -> Result<()> {

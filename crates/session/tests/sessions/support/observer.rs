@@ -18,6 +18,7 @@ pub struct Notes {
     pub created: AtomicUsize,
     pub waited: AtomicUsize,
     pub active: AtomicI64,
+    pub pooled: AtomicI64,
     destroyed: Mutex<BTreeMap<&'static str, usize>>,
     sessions: Mutex<Vec<(SessionKey, &'static str)>>,
 }
@@ -53,6 +54,10 @@ impl Observer for Notes {
 
     fn active(&self, _: &str, count: i64) {
         self.active.store(count, Ordering::SeqCst);
+    }
+
+    fn pooled(&self, _: &str, count: i64) {
+        self.pooled.store(count, Ordering::SeqCst);
     }
 
     async fn session_began(&self, key: &SessionKey, by: Option<&CreatedBy>) {

@@ -1,0 +1,437 @@
+//! The backend: makes, finds and removes containers and their volumes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use bollard::{
+    Docker,
+    query_parameters::{
+        AttachContainerOptions, CreateContainerOptions, KillContainerOptions, StartContainerOptions,
+    },
+};
+use guest_client::{GuestClient, GuestConfig, TAKEOVER_SIGNAL, take_over};
+use sandbox_backend::{Backend, Found, Place, Problem, Readiness};
+use sandbox_core::{
+    Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec,
+};
+use tokio::{sync::watch, time::timeout};
+use tracing::{info, warn};
+
+use crate::{
+    config::{DockerConfig, PullPolicy},
+    connection::{Complaint, Connection, connection},
+    container::{self, Shape},
+    daemon::Daemon,
+    error::{failed, is_conflict, unavailable},
+    guest_volume::Guest,
+    image::{self, Image},
+    names::{GUEST, Names},
+    place::{self, DockerPlace},
+    survivors::{Survivor, Survivors},
+    workspace,
+};
+
+/// How long an earlier container with the same id may take to be gone.
+const EARLIER_LIMIT: Duration = Duration::from_secs(20);
+/// How long a container that has outlived its service may take to answer the next one.
+const TAKEOVER_LIMIT: Duration = Duration::from_secs(5);
+
+pub struct DockerBackend {
+    config: Arc<DockerConfig>,
+    daemon: Daemon,
+    names: Names,
+    guest: Guest,
+    /// Images that are on the daemon, and the guest with them.
+    prepared: tokio::sync::Mutex<HashMap<String, Image>>,
+    /// Workspaces that programs can write, as far as this service knows.
+    given: Mutex<BTreeSet<SandboxId>>,
+    /// The last container of each id, and whether it is gone.
+    last: Mutex<BTreeMap<SandboxId, watch::Receiver<bool>>>,
+    survivors: Survivors,
+}
+
+impl DockerBackend {
+    /// The daemon is not asked yet.
+    pub fn new(config: DockerConfig) -> Arc<Self> {
+        let names = Names::new(&config.owner);
+        Arc::new(Self {
+            daemon: Daemon::new(config.host.clone(), names.clone()),
+            names,
+            guest: Guest::new(config.guest.clone()),
+            prepared: tokio::sync::Mutex::default(),
+            given: Mutex::default(),
+            last: Mutex::default(),
+            survivors: Survivors::default(),
+            config: Arc::new(config),
+        })
+    }
+
+    /// Sees to it that the image and the guest are on the daemon, so that the first
+    /// sandbox need not wait for them, and removes guests that nobody uses.
+    pub async fn warm_up(&self) -> Result<()> {
+        let docker = self.daemon.client().await?;
+        self.prepare(docker, &self.config.image).await?;
+        self.guest.remove_others(docker).await
+    }
+
+    fn last(&self) -> MutexGuard<'_, BTreeMap<SandboxId, watch::Receiver<bool>>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn given(&self) -> MutexGuard<'_, BTreeSet<SandboxId>> {
+        self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The image and the guest, made available once.
+    async fn prepare(&self, docker: &Docker, image: &str) -> Result<Image> {
+        let mut prepared = self.prepared.lock().await;
+        if let Some(known) = prepared.get(image) {
+            return Ok(*known);
+        }
+        // In a task: who waits may give up, and a pull is not to begin anew for that.
+        let (daemon, name) = (docker.clone(), image.to_owned());
+        let config = Arc::clone(&self.config);
+        let ensure = async move { image::ensure(&daemon, &name, &config).await };
+        let found = tokio::spawn(ensure).await.map_err(Error::internal)??;
+        if prepared.is_empty() {
+            self.guest.install(docker, &self.names, image).await?;
+        }
+        prepared.insert(image.to_owned(), found);
+        Ok(found)
+    }
+
+    fn check_spec(&self, spec: &SandboxSpec) -> Result<()> {
+        if let Some(missing) = spec.required().difference(&self.capabilities()).next() {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                format!("Docker sandboxes do not have the capability {missing:?}"),
+            ));
+        }
+        let image = container::image(&self.config, spec);
+        if image != self.config.image && !self.config.images.iter().any(|it| it == image) {
+            return Err(Error::new(
+                ErrorCode::Unsupported,
+                "the image is not among those that the operator allows",
+            ));
+        }
+        Ok(())
+    }
+
+    async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<DockerPlace> {
+        self.check_spec(spec)?;
+        let docker = self.daemon.client().await?;
+        self.wait_for_earlier(id).await?;
+        let place = match self.take_over(docker, id, spec).await {
+            Some(place) => place,
+            None => match self.make(docker, id, spec).await {
+                Ok(place) => place,
+                Err(first) => {
+                    // Somebody may have removed the image or the guest meanwhile.
+                    self.prepared.lock().await.clear();
+                    self.given().remove(id);
+                    warn!(
+                        "a sandbox did not start, trying once more: {}",
+                        chain(&first)
+                    );
+                    self.make(docker, id, spec).await?
+                }
+            },
+        };
+        self.last().insert(id.clone(), place.ended());
+        Ok(place)
+    }
+
+    async fn make(
+        &self,
+        docker: &Docker,
+        id: &SandboxId,
+        spec: &SandboxSpec,
+    ) -> Result<DockerPlace> {
+        let image_name = container::image(&self.config, spec);
+        let image = self.prepare(docker, image_name).await?;
+        workspace::make(docker, &self.names, id).await?;
+        if !image.owns_workspace && !self.given().contains(id) {
+            workspace::give_to_user(docker, &self.names, image_name, id).await?;
+            self.given().insert(id.clone());
+        }
+        let container = self.create_container(docker, image, id, spec).await?;
+        match self.start_container(docker, &container, spec).await {
+            Ok(guest) => Ok(self.place(guest, docker, container, spec)),
+            Err(error) => {
+                place::remove(docker, &container).await;
+                Err(error)
+            }
+        }
+    }
+
+    fn place(
+        &self,
+        guest: GuestClient,
+        docker: &Docker,
+        container: String,
+        spec: &SandboxSpec,
+    ) -> DockerPlace {
+        let death = self.daemon.events.of(&container);
+        DockerPlace::new(
+            guest,
+            docker.clone(),
+            container,
+            Arc::clone(&self.config),
+            spec,
+            death,
+        )
+    }
+
+    async fn create_container(
+        &self,
+        docker: &Docker,
+        image: Image,
+        id: &SandboxId,
+        spec: &SandboxSpec,
+    ) -> Result<String> {
+        let name = self.names.of(id);
+        let shape = Shape {
+            config: &self.config,
+            spec,
+            workspace: &name,
+            guest_volume: self.guest.volume(),
+            owns_workspace: image.owns_workspace,
+        };
+        let mut labels = self.names.labels(id);
+        labels.insert(GUEST.into(), self.guest.version().into());
+        let body = shape.body(labels);
+        let create = || {
+            let options = CreateContainerOptions {
+                name: Some(name.clone()),
+                ..Default::default()
+            };
+            docker.create_container(Some(options), body.clone())
+        };
+        let made = match create().await {
+            // Left by a service that was killed.
+            Err(error) if is_conflict(&error) => {
+                place::remove(docker, &name).await;
+                create().await
+            }
+            made => made,
+        };
+        made.map(|made| made.id)
+            .map_err(|error| failed("make the container", error))
+    }
+
+    async fn start_container(
+        &self,
+        docker: &Docker,
+        container: &str,
+        spec: &SandboxSpec,
+    ) -> Result<GuestClient> {
+        // Before the start, so that nothing it says is lost.
+        let (connection, complaint) = attach(docker, container).await?;
+        docker
+            .start_container(container, None::<StartContainerOptions>)
+            .await
+            .map_err(|error| failed("start the container", error))?;
+        let limit = self.config.start_timeout;
+        match timeout(limit, greet(connection, spec)).await {
+            Ok(Ok(guest)) => Ok(guest),
+            Ok(Err(error)) => Err(not_started(&complaint).with_source(error)),
+            Err(late) => Err(not_started(&complaint).with_source(late)),
+        }
+    }
+
+    /// The container of a service that was killed, if it can go on with this one.
+    async fn take_over(
+        &self,
+        docker: &Docker,
+        id: &SandboxId,
+        spec: &SandboxSpec,
+    ) -> Option<DockerPlace> {
+        let survivor = self.survivors.take(id)?;
+        let container = survivor.container.clone();
+        let guest = match timeout(TAKEOVER_LIMIT, self.speak_to(docker, survivor, spec)).await {
+            Ok(Ok(guest)) => guest,
+            Ok(Err(error)) => {
+                info!(sandbox.id = %id, "a sandbox cannot be taken over: {}", chain(&error));
+                place::remove(docker, &container).await;
+                return None;
+            }
+            Err(_) => {
+                info!(sandbox.id = %id, "a sandbox does not answer and is not taken over");
+                place::remove(docker, &container).await;
+                return None;
+            }
+        };
+        info!(sandbox.id = %id, "took over a sandbox of an earlier service");
+        Some(self.place(guest, docker, container, spec))
+    }
+
+    async fn speak_to(
+        &self,
+        docker: &Docker,
+        survivor: Survivor,
+        spec: &SandboxSpec,
+    ) -> Result<GuestClient> {
+        if survivor.shape != container::fixed(&self.config, spec) {
+            return Err(unavailable("it is not what its session wants"));
+        }
+        place::limit(docker, &survivor.container, spec).await?;
+        let (mut connection, _) = attach(docker, &survivor.container).await?;
+        let options = KillContainerOptions {
+            signal: TAKEOVER_SIGNAL.to_string(),
+        };
+        docker
+            .kill_container(&survivor.container, Some(options))
+            .await
+            .map_err(|error| failed("send a signal to a container", error))?;
+        take_over(&mut connection).await.map_err(Error::internal)?;
+        greet(connection, spec).await
+    }
+
+    /// Waits until an earlier container with this id is gone.
+    async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
+        let earlier = self.last().get(id).cloned();
+        let Some(mut ended) = earlier else {
+            return Ok(());
+        };
+        match timeout(EARLIER_LIMIT, ended.wait_for(|ended| *ended)).await {
+            // An error means that its task is gone, and the container with it.
+            Ok(_) => {
+                self.last().remove(id);
+                Ok(())
+            }
+            Err(_) => Err(unavailable(
+                "the session's earlier container has not ended yet",
+            )),
+        }
+    }
+}
+
+async fn attach(docker: &Docker, container: &str) -> Result<(Connection, Complaint)> {
+    let options = AttachContainerOptions {
+        stream: true,
+        stdin: true,
+        stdout: true,
+        stderr: true,
+        ..Default::default()
+    };
+    docker
+        .attach_container(container, Some(options))
+        .await
+        .map(connection)
+        .map_err(|error| failed("attach to the container", error))
+}
+
+async fn greet(connection: Connection, spec: &SandboxSpec) -> Result<GuestClient> {
+    let guest = GuestClient::connect_afar(connection).await?;
+    guest.health().await?;
+    let config = GuestConfig {
+        env: spec.env.clone(),
+    };
+    guest.init(&config).await?;
+    Ok(guest)
+}
+
+fn not_started(complaint: &Complaint) -> Error {
+    let said = complaint.text();
+    if !said.is_empty() {
+        warn!("a container did not start: {said}");
+    }
+    unavailable("the sandbox did not start")
+}
+
+/// An error and its causes, for the log.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+#[async_trait]
+impl Backend for DockerBackend {
+    fn name(&self) -> &'static str {
+        "docker"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let mut capabilities = Capabilities::from([
+            Capability::Exec,
+            Capability::Files,
+            Capability::PersistentWorkspace,
+            Capability::Images,
+        ]);
+        if self.config.network.is_some() {
+            capabilities.insert(Capability::Network);
+        }
+        if self.config.gpu.is_some() {
+            capabilities.insert(Capability::Gpu);
+        }
+        capabilities
+    }
+
+    fn enforcement(&self) -> Enforcement {
+        Enforcement::from([
+            ("cpus", "docker"),
+            ("disk", "rlimit (per file)"),
+            ("memory", "docker"),
+            ("pids", "docker"),
+            ("tmp", "tmpfs"),
+        ])
+    }
+
+    async fn check(&self) -> Readiness {
+        let mut problems: Vec<Problem> =
+            self.daemon.check(&self.config).await.into_iter().collect();
+        if problems.is_empty()
+            && self.config.pull == PullPolicy::Never
+            && let Ok(docker) = self.daemon.client().await
+            && !matches!(image::look(docker, &self.config.image).await, Ok(Some(_)))
+        {
+            problems.push(Problem::new(
+                format!(
+                    "the image `{}` is not on the Docker daemon",
+                    self.config.image
+                ),
+                "load or build it there, or set `docker_pull` to `missing`",
+            ));
+        }
+        Readiness { problems }
+    }
+
+    async fn create(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<Arc<dyn Place>> {
+        Ok(Arc::new(self.start(id, spec).await?))
+    }
+
+    async fn list(&self) -> Result<Vec<Found>> {
+        let docker = self.daemon.client().await?;
+        self.survivors
+            .find(docker, &self.names, self.guest.version())
+            .await?;
+        let running = self.survivors.ids();
+        let ids = workspace::list(docker, &self.names).await?;
+        Ok(ids
+            .into_iter()
+            .map(|id| Found {
+                running: running.contains(&id),
+                id,
+            })
+            .collect())
+    }
+
+    async fn remove(&self, id: &SandboxId) -> Result<()> {
+        self.wait_for_earlier(id).await?;
+        let docker = self.daemon.client().await?;
+        self.survivors.take(id);
+        place::remove(docker, &self.names.of(id)).await;
+        self.given().remove(id);
+        workspace::remove(docker, &self.names, id).await
+    }
+}

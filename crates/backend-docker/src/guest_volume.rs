@@ -1,0 +1,102 @@
+//! The guest on the daemon: a volume that every container sees read-only.
+
+use std::collections::HashMap;
+
+use bollard::{
+    Docker,
+    models::VolumeCreateRequest,
+    query_parameters::{ListVolumesOptions, RemoveVolumeOptions},
+};
+use bytes::Bytes;
+use sandbox_core::Result;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    error::{failed, is_conflict, is_missing},
+    helper,
+    names::{GUEST, KIND, Names, hex},
+};
+
+pub(crate) const FOLDER: &str = "/.sandbox";
+pub(crate) const PROGRAM: &str = "/.sandbox/guest";
+const FILE: &str = "guest";
+/// Of the hash, in the volume's name.
+const VERSION_CHARS: usize = 16;
+
+/// A guest, and the name of its volume.
+#[derive(Clone)]
+pub(crate) struct Guest {
+    program: Bytes,
+    version: String,
+    volume: String,
+}
+
+impl Guest {
+    pub fn new(program: Bytes) -> Self {
+        let version = hex(&Sha256::digest(&program))[..VERSION_CHARS].to_owned();
+        Self {
+            program,
+            volume: format!("sandboxd-guest-{version}"),
+            version,
+        }
+    }
+
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Shared by all services on the daemon that have this version.
+    pub fn volume(&self) -> &str {
+        &self.volume
+    }
+
+    /// Sees to it that the volume is there, with the guest in it.
+    pub async fn install(&self, docker: &Docker, names: &Names, image: &str) -> Result<()> {
+        let labels = HashMap::from([
+            (KIND.to_owned(), "guest".to_owned()),
+            (GUEST.to_owned(), self.version.clone()),
+        ]);
+        let volume = VolumeCreateRequest {
+            name: Some(self.volume.clone()),
+            labels: Some(labels),
+            ..Default::default()
+        };
+        docker
+            .create_volume(volume)
+            .await
+            .map_err(|error| failed("make the volume of the guest", error))?;
+        let mut program = tar::Header::new_gnu();
+        program.set_mode(0o755);
+        let put = helper::Put {
+            image,
+            volume: &self.volume,
+            at: FOLDER,
+            path: FOLDER,
+            archive: helper::archive(&mut program, FILE, &self.program)?,
+        };
+        helper::put(docker, names, put).await
+    }
+
+    /// Removes guests of other versions that no container uses.
+    pub async fn remove_others(&self, docker: &Docker) -> Result<()> {
+        let filters = HashMap::from([("label".to_owned(), vec![format!("{KIND}=guest")])]);
+        let options = ListVolumesOptions {
+            filters: Some(filters),
+        };
+        let found = docker
+            .list_volumes(Some(options))
+            .await
+            .map_err(|error| failed("list its volumes", error))?;
+        let volumes = found.volumes.unwrap_or_default().into_iter();
+        for volume in volumes.filter(|volume| volume.name != self.volume) {
+            let options = None::<RemoveVolumeOptions>;
+            match docker.remove_volume(&volume.name, options).await {
+                Ok(()) => {}
+                // One that is in use is not removed.
+                Err(error) if is_missing(&error) || is_conflict(&error) => {}
+                Err(error) => return Err(failed("remove an old guest", error)),
+            }
+        }
+        Ok(())
+    }
+}

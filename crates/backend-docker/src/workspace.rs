@@ -1,0 +1,75 @@
+//! Workspaces: volumes that belong to the user that programs run as.
+
+use bollard::{
+    Docker,
+    models::VolumeCreateRequest,
+    query_parameters::{ListVolumesOptions, RemoveVolumeOptions},
+};
+use sandbox_core::{Result, SandboxId};
+
+use crate::{
+    container::{USER, WORKSPACE},
+    error::{failed, is_missing},
+    helper,
+    names::{Names, SANDBOX},
+};
+
+/// Makes the volume of a sandbox, unless it is there.
+pub(crate) async fn make(docker: &Docker, names: &Names, id: &SandboxId) -> Result<()> {
+    let volume = VolumeCreateRequest {
+        name: Some(names.of(id)),
+        labels: Some(names.labels(id)),
+        ..Default::default()
+    };
+    docker
+        .create_volume(volume)
+        .await
+        .map(drop)
+        .map_err(|error| failed("make the workspace", error))
+}
+
+/// Gives the workspace to the user that programs run as; what is in it stays as it is.
+pub(crate) async fn give_to_user(
+    docker: &Docker,
+    names: &Names,
+    image: &str,
+    id: &SandboxId,
+) -> Result<()> {
+    let mut folder = tar::Header::new_gnu();
+    folder.set_entry_type(tar::EntryType::Directory);
+    folder.set_mode(0o755);
+    folder.set_uid(USER.into());
+    folder.set_gid(USER.into());
+    let put = helper::Put {
+        image,
+        volume: &names.of(id),
+        at: WORKSPACE,
+        path: "/",
+        archive: helper::archive(&mut folder, WORKSPACE.trim_start_matches('/'), b"")?,
+    };
+    helper::put(docker, names, put).await
+}
+
+/// The sandboxes that have one.
+pub(crate) async fn list(docker: &Docker, names: &Names) -> Result<Vec<SandboxId>> {
+    let options = ListVolumesOptions {
+        filters: Some(names.filter("sandbox")),
+    };
+    let found = docker
+        .list_volumes(Some(options))
+        .await
+        .map_err(|error| failed("list its volumes", error))?;
+    let volumes = found.volumes.unwrap_or_default().into_iter();
+    Ok(volumes
+        .filter_map(|mut volume| volume.labels.remove(SANDBOX)?.parse().ok())
+        .collect())
+}
+
+pub(crate) async fn remove(docker: &Docker, names: &Names, id: &SandboxId) -> Result<()> {
+    let options = None::<RemoveVolumeOptions>;
+    match docker.remove_volume(&names.of(id), options).await {
+        Ok(()) => Ok(()),
+        Err(error) if is_missing(&error) => Ok(()),
+        Err(error) => Err(failed("remove the workspace", error)),
+    }
+}

@@ -1,0 +1,90 @@
+//! The backend that the settings name.
+
+use std::{error::Error, sync::Arc, time::Duration};
+
+use backend_docker::{DockerBackend, DockerConfig, Gpu, PullPolicy};
+use backend_local::{LocalBackend, LocalConfig};
+use futures::future::BoxFuture;
+use sandbox_backend::Backend;
+use tracing::warn;
+
+use crate::settings::{DockerPull, Settings};
+
+const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
+/// A daemon under load may take its time.
+const CONTAINER_START_LIMIT: Duration = Duration::from_secs(30);
+/// How long containers wait for a service that was killed, or its successor.
+const ALONE_LIMIT: Duration = Duration::from_secs(600);
+/// The network that every Docker daemon has.
+const BRIDGE: &str = "bridge";
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// A backend, and what is to be done in the background while it begins to serve.
+pub struct Chosen {
+    pub backend: Arc<dyn Backend>,
+    pub begin: BoxFuture<'static, ()>,
+}
+
+/// `owner` tells services apart that share a daemon.
+pub fn choose(settings: &Settings, owner: &str) -> Result<Chosen> {
+    if settings.backend == "docker" {
+        let backend = DockerBackend::new(docker_config(settings, owner));
+        return Ok(Chosen {
+            backend: Arc::clone(&backend) as _,
+            begin: Box::pin(async move {
+                if let Err(error) = backend.warm_up().await {
+                    warn!("no sandbox can be made yet: {}", error.detail());
+                }
+            }),
+        });
+    }
+    let backend = LocalBackend::new(local_config(settings)?)?;
+    Ok(Chosen {
+        backend: Arc::clone(&backend) as _,
+        begin: Box::pin(async move {
+            for problem in backend.self_test().await {
+                warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
+            }
+        }),
+    })
+}
+
+pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
+    let guest = guest_binary::materialise(&settings.state_dir.join("guest"))
+        .map_err(|error| format!("failed to write the guest to the state directory: {error}"))?;
+    Ok(LocalConfig {
+        state_dir: settings.state_dir.clone(),
+        guest,
+        bwrap: settings.bwrap.clone(),
+        uid_range: settings.uid_range().ok_or("bad value for `uid_range`")?,
+        read_only_paths: settings.read_only_paths.clone(),
+        start_timeout: SANDBOX_START_LIMIT,
+    })
+}
+
+pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {
+    let set = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let network = set(&settings.docker_network);
+    DockerConfig {
+        host: set(&settings.docker_host),
+        owner: owner.to_owned(),
+        image: settings.worker_image.clone(),
+        images: settings.worker_images.clone(),
+        pull: match settings.docker_pull {
+            DockerPull::Missing => PullPolicy::Missing,
+            DockerPull::Never => PullPolicy::Never,
+        },
+        pull_limit: Duration::from_secs(settings.docker_pull_timeout),
+        runtime: set(&settings.docker_runtime),
+        gpu: settings.gpu_enabled.then(|| Gpu {
+            network: settings
+                .gpu_network_enabled
+                .then(|| network.clone().unwrap_or_else(|| BRIDGE.to_owned())),
+        }),
+        network,
+        guest: guest_binary::GUEST.into(),
+        start_timeout: CONTAINER_START_LIMIT,
+        alone_limit: ALONE_LIMIT,
+    }
+}
