@@ -78,6 +78,15 @@ impl DockerBackend {
         self.guest.remove_others(docker).await
     }
 
+    /// The daemon, once it is known what runs on it since before this service.
+    async fn client(&self) -> Result<&Docker> {
+        let docker = self.daemon.client().await?;
+        self.survivors
+            .find_once(docker, &self.names, self.guest.version())
+            .await?;
+        Ok(docker)
+    }
+
     fn last(&self) -> MutexGuard<'_, BTreeMap<SandboxId, watch::Receiver<bool>>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -123,7 +132,7 @@ impl DockerBackend {
 
     async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<DockerPlace> {
         self.check_spec(spec)?;
-        let docker = self.daemon.client().await?;
+        let docker = self.client().await?;
         self.wait_for_earlier(id).await?;
         let place = match self.take_over(docker, id, spec).await {
             Some(place) => place,
@@ -411,10 +420,7 @@ impl Backend for DockerBackend {
     }
 
     async fn list(&self) -> Result<Vec<Found>> {
-        let docker = self.daemon.client().await?;
-        self.survivors
-            .find(docker, &self.names, self.guest.version())
-            .await?;
+        let docker = self.client().await?;
         let running = self.survivors.ids();
         let ids = workspace::list(docker, &self.names).await?;
         Ok(ids
@@ -428,7 +434,7 @@ impl Backend for DockerBackend {
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {
         self.wait_for_earlier(id).await?;
-        let docker = self.daemon.client().await?;
+        let docker = self.client().await?;
         self.survivors.take(id);
         place::remove(docker, &self.names.of(id)).await;
         self.given().remove(id);

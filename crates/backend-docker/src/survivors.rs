@@ -11,6 +11,7 @@ use bollard::{
     query_parameters::ListContainersOptions,
 };
 use sandbox_core::{Result, SandboxId};
+use tokio::sync::OnceCell;
 
 use crate::{
     error::failed,
@@ -26,11 +27,15 @@ pub(crate) struct Survivor {
 }
 
 #[derive(Default)]
-pub(crate) struct Survivors(Mutex<HashMap<SandboxId, Survivor>>);
+pub(crate) struct Survivors {
+    known: Mutex<HashMap<SandboxId, Survivor>>,
+    /// Looked for once, before this service has any container of its own.
+    found: OnceCell<()>,
+}
 
 impl Survivors {
     fn known(&self) -> MutexGuard<'_, HashMap<SandboxId, Survivor>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn take(&self, id: &SandboxId) -> Option<Survivor> {
@@ -43,7 +48,12 @@ impl Survivors {
 
     /// Looks for them, and removes what cannot be taken over: what has stopped, and
     /// what runs a guest that this service does not know.
-    pub async fn find(&self, docker: &Docker, names: &Names, guest: &str) -> Result<()> {
+    pub async fn find_once(&self, docker: &Docker, names: &Names, guest: &str) -> Result<()> {
+        let find = || self.find(docker, names, guest);
+        self.found.get_or_try_init(find).await.copied()
+    }
+
+    async fn find(&self, docker: &Docker, names: &Names, guest: &str) -> Result<()> {
         for kind in ["sandbox", "helper"] {
             let options = ListContainersOptions {
                 all: true,

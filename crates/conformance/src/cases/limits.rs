@@ -1,0 +1,145 @@
+//! What a sandbox may take.
+
+use std::time::{Duration, Instant};
+
+use sandbox_core::{ByteSize, Limits, SandboxSpec, Termination};
+
+use super::cases;
+use crate::bed::{Bed, python};
+
+cases! {
+    memory: "a program that takes too much memory is killed, and that is told";
+    memory_of_all: "the memory limit is of all processes together";
+    processes: "processes beyond the limit cannot be made, and the sandbox answers on";
+    processors: "a sandbox gets no more of the processors than its share";
+    file_size: "a file cannot be larger than the disk limit";
+    tmp_size: "/tmp and /dev/shm are no larger than their limit";
+    usage: "what a sandbox uses is told";
+    adapted: "a sandbox that was made ahead is given other limits and an environment";
+}
+
+fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
+    let mut limits = Limits::default();
+    change(&mut limits);
+    limits
+}
+
+const BOMB: &str = "keep = []\nwhile True: keep.append(bytearray(1 << 20))";
+
+async fn memory(bed: Bed) {
+    let sandbox = bed
+        .start_limited(limits(|it| it.memory = ByteSize::mib(96)))
+        .await;
+    let began = Instant::now();
+    let outcome = sandbox.try_run(python(BOMB)).await.unwrap();
+    assert_eq!(
+        (outcome.exit_code, outcome.termination),
+        (137, Termination::OutOfMemory)
+    );
+    assert!(began.elapsed() < Duration::from_secs(20));
+    assert_eq!(sandbox.says("echo on").await, "on\n");
+}
+
+async fn memory_of_all(bed: Bed) {
+    let sandbox = bed
+        .start_limited(limits(|it| it.memory = ByteSize::mib(96)))
+        .await;
+    // Six of 25 MiB each: one at least must go.
+    let outcome = sandbox
+        .sh("for n in 1 2 3 4 5 6; do \
+             python3 -c 'import time; x = bytearray(25 << 20); time.sleep(2); print(1)' & done; wait")
+        .await;
+    let lived = outcome.stdout.to_text().lines().count();
+    assert!(lived < 6, "{outcome:?}");
+    assert_eq!(sandbox.says("echo on").await, "on\n");
+}
+
+async fn processes(bed: Bed) {
+    let sandbox = bed.start_limited(limits(|it| it.pids = 32)).await;
+    let outcome = sandbox
+        .sh("n=0; while [ $n -lt 100 ]; do sleep 30 & n=$((n + 1)); done; echo all")
+        .await;
+    assert_ne!(outcome.stdout.to_text(), "all\n", "{outcome:?}");
+    // Files need no process.
+    sandbox.write("f", b"on").await.unwrap();
+    assert_eq!(sandbox.read("f").await.unwrap(), b"on");
+}
+
+async fn processors(bed: Bed) {
+    let sandbox = bed.start_limited(limits(|it| it.cpus = 0.25)).await;
+    let outcome = sandbox
+        .try_run(python(
+            "import time\nend = time.monotonic() + 2\nwhile time.monotonic() < end: pass",
+        ))
+        .await
+        .unwrap();
+    let share = outcome.cpu.as_secs_f64() / outcome.duration.as_secs_f64();
+    assert!(share < 0.5, "{outcome:?}");
+}
+
+async fn file_size(bed: Bed) {
+    let sandbox = bed
+        .start_limited(limits(|it| it.disk = ByteSize::mib(8)))
+        .await;
+    let outcome = sandbox.sh("head -c 20000000 /dev/zero > big").await;
+    assert_ne!(outcome.exit_code, 0);
+    let size = sandbox.says("wc -c < big").await;
+    assert!(size.trim().parse::<u64>().unwrap() <= 8 << 20, "{size}");
+}
+
+async fn tmp_size(bed: Bed) {
+    let sandbox = bed
+        .start_limited(limits(|it| it.tmp = ByteSize::mib(4)))
+        .await;
+    for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
+        let outcome = sandbox
+            .sh(&format!("head -c 20000000 /dev/zero > {folder}/big"))
+            .await;
+        assert_ne!(outcome.exit_code, 0, "{folder}");
+        let size = sandbox
+            .says(&format!("wc -c < {folder}/big; rm {folder}/big"))
+            .await;
+        assert!(
+            size.trim().parse::<u64>().unwrap() <= 4 << 20,
+            "{folder}: {size}"
+        );
+    }
+}
+
+async fn usage(bed: Bed) {
+    let sandbox = bed.start().await;
+    sandbox.write("f", &[1; 500_000]).await.unwrap();
+    let told = sandbox.guest().usage(Default::default()).await.unwrap();
+    assert!(told.complete && told.disk_bytes >= 500_000, "{told:?}");
+    let place = sandbox.place.usage();
+    let memory = place.memory_bytes.or(told.memory_bytes).unwrap();
+    assert!((100_000..64 << 20).contains(&memory), "{memory}");
+    assert!(place.pids.or(told.pids).unwrap() >= 1);
+    assert!(place.cpu_seconds.is_some() || told.cpu_us.is_some());
+}
+
+async fn adapted(bed: Bed) {
+    let sandbox = bed.start().await;
+    let spec = SandboxSpec {
+        env: [("GIVEN".to_owned(), "later".to_owned())].into(),
+        limits: limits(|it| {
+            it.memory = ByteSize::mib(96);
+            it.pids = 32;
+        }),
+        ..SandboxSpec::default()
+    };
+    if !sandbox.place.suits(&spec) {
+        // Then its own is all that it may be asked for.
+        assert!(sandbox.place.suits(&SandboxSpec::default()));
+        return;
+    }
+    sandbox.place.adapt(&spec).await.unwrap();
+    assert_eq!(sandbox.says("echo $GIVEN").await, "later\n");
+    let outcome = sandbox.try_run(python(BOMB)).await.unwrap();
+    assert_eq!(outcome.termination, Termination::OutOfMemory);
+    let other_tmp = SandboxSpec {
+        limits: limits(|it| it.tmp = ByteSize::mib(1)),
+        ..SandboxSpec::default()
+    };
+    assert!(!sandbox.place.suits(&other_tmp));
+}

@@ -1,0 +1,33 @@
+//! The behaviours, by subject.
+
+mod files;
+mod isolation;
+mod life;
+mod limits;
+mod runs;
+
+use crate::Case;
+
+/// A case of this name, which is a function of the module.
+macro_rules! cases {
+    ($($function:ident: $name:literal $([$($needs:ident),+])?;)+) => {
+        pub(super) fn all() -> Vec<$crate::Case> {
+            vec![$(
+                $crate::Case::new($name, |bed| Box::pin($function(bed)))
+                    $(.needs(&[$(sandbox_core::Capability::$needs),+]))?,
+            )+]
+        }
+    };
+}
+use cases;
+
+pub(crate) fn all() -> Vec<Case> {
+    [
+        runs::all(),
+        files::all(),
+        limits::all(),
+        isolation::all(),
+        life::all(),
+    ]
+    .concat()
+}
