@@ -7,6 +7,7 @@ mod delete;
 mod explicit;
 mod limits;
 mod loss;
+mod pool;
 mod reap;
 mod restart;
 mod run;

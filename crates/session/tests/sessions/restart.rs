@@ -56,6 +56,7 @@ async fn workspaces_without_a_row_are_removed_and_rows_without_a_workspace_are_d
     before.backend.leave_workspace(&orphan, "left");
     let bare_row = SessionRecord {
         key: key("t", "no-workspace"),
+        sandbox_id: key("t", "no-workspace").sandbox_id(),
         ..before.store.load().await.unwrap()[0].clone()
     };
     before.store.put(&bare_row).await.unwrap();
@@ -159,4 +160,50 @@ async fn more_sessions_than_are_allowed_now_go_the_longest_unused_first() {
     world.until_state(&key("t", "0"), None).await;
     world.until_state(&key("t", "1"), None).await;
     assert_eq!(world.keys(), ["t/2", "t/3"]);
+}
+
+#[tokio::test]
+async fn a_sandbox_that_outlived_the_service_is_in_use_at_once() {
+    let before = World::new().await;
+    let (outlived, other) = (key("t", "outlived"), key("t", "other"));
+    before.run(&outlived, &["echo"]).await.unwrap();
+    before.run(&other, &["echo"]).await.unwrap();
+    stopped(&before).await;
+    let survivors = [outlived.sandbox_id()];
+    before.backend.survivors.lock().unwrap().extend(survivors);
+
+    let world = before.restarted(settings()).await;
+    until("it runs, though nobody has called", || {
+        world.sessions.get(&outlived).unwrap().state == SessionState::Running
+    })
+    .await;
+    let info = world.sessions.get(&other).unwrap();
+    assert_eq!(info.state, SessionState::Stopped);
+    assert_eq!(world.backend.alive.load(Ordering::SeqCst), 1);
+    world.backend.assert_sound();
+}
+
+#[tokio::test]
+async fn survivors_beyond_the_ceiling_end() {
+    let before = World::new().await;
+    let keys = ["a", "b", "c"].map(|session| key("t", session));
+    for key in &keys {
+        before.run(key, &["echo"]).await.unwrap();
+    }
+    stopped(&before).await;
+    let survivors = keys.iter().map(|key| key.sandbox_id());
+    before.backend.survivors.lock().unwrap().extend(survivors);
+
+    let fewer = SessionSettings {
+        max_sessions: 2,
+        ..settings()
+    };
+    let world = before.restarted(fewer).await;
+    until("two run, and of the third nothing is left", || {
+        world.sessions.list().len() == 2
+            && world.backend.alive.load(Ordering::SeqCst) == 2
+            && world.backend.workspaces() == 2
+    })
+    .await;
+    world.backend.assert_sound();
 }

@@ -70,6 +70,7 @@ pub struct FakeBackend {
     workspaces: Mutex<HashMap<SandboxId, Files>>,
     sandboxes: Mutex<HashMap<SandboxId, Arc<Inside>>>,
     violations: Mutex<Vec<String>>,
+    adapted: Mutex<Option<Limits>>,
     /// Sandboxes that run since before the service.
     pub survivors: Mutex<BTreeSet<SandboxId>>,
 }
@@ -95,6 +96,7 @@ impl Default for FakeBackend {
             workspaces: Mutex::default(),
             sandboxes: Mutex::default(),
             violations: Mutex::default(),
+            adapted: Mutex::default(),
             survivors: Mutex::default(),
         }
     }
@@ -105,8 +107,6 @@ pub struct Inside {
     pub fake: Arc<FakeBackend>,
     pub oom_kills: AtomicU64,
     pub ended: CancellationToken,
-    /// What it was given after it was made.
-    pub limits: Mutex<Option<Limits>>,
     id: SandboxId,
 }
 
@@ -136,6 +136,17 @@ impl FakeBackend {
     pub fn kill(&self, key: &SessionKey) {
         let sandboxes = self.sandboxes.lock().unwrap();
         sandboxes[&key.sandbox_id()].ended.cancel();
+    }
+
+    pub fn kill_all(&self) {
+        for sandbox in self.sandboxes.lock().unwrap().values() {
+            sandbox.ended.cancel();
+        }
+    }
+
+    /// The limits that a sandbox was last given after it was made.
+    pub fn last_adapted(&self) -> Option<Limits> {
+        self.adapted.lock().unwrap().clone()
     }
 
     pub fn has_workspace(&self, key: &SessionKey) -> bool {
@@ -181,7 +192,6 @@ impl FakeBackend {
             fake: Arc::clone(self),
             oom_kills: AtomicU64::new(0),
             ended: CancellationToken::new(),
-            limits: Mutex::default(),
             id: id.clone(),
         });
         let mut sandboxes = self.sandboxes.lock().unwrap();
@@ -311,7 +321,7 @@ impl Place for FakePlace {
         if fails(&self.inside.fake.failing_adapts) {
             return Err(Error::internal("it stays what it is"));
         }
-        *self.inside.limits.lock().unwrap() = Some(spec.limits.clone());
+        *self.inside.fake.adapted.lock().unwrap() = Some(spec.limits.clone());
         Ok(())
     }
 
