@@ -25,10 +25,12 @@ answers() { docker version >/dev/null 2>&1; }
 stop() {
 	if [ -s "$run/pid" ]; then
 		kill "$(cat "$run/pid")" 2>/dev/null || true
-		for _ in $(seq 100); do
+		for _ in $(seq 300); do
 			[ -e "$run/pid" ] || return 0
 			sleep 0.1
 		done
+		echo "the Docker daemon of the tests does not end" >&2
+		exit 1
 	fi
 }
 
@@ -65,6 +67,10 @@ if ! answers; then
 	}
 fi
 
+if ! docker image inspect "$BASE" >/dev/null 2>&1 && [ -n "${SANDBOX_TEST_BASE_FROM:-}" ]; then
+	# Of a daemon that has it already.
+	docker -H "$SANDBOX_TEST_BASE_FROM" save "$BASE" | docker load >/dev/null
+fi
 if ! docker image inspect "$BASE" >/dev/null 2>&1; then
 	mmdebstrap --quiet --variant=minbase --include=python3,bash,procps,ca-certificates \
 		bookworm - | docker import - "$BASE" >/dev/null || cannot "the base image could not be made"

@@ -9,6 +9,7 @@ mod artifacts;
 mod audit;
 mod auth;
 mod created;
+mod docker;
 mod document;
 mod executions;
 mod files;

@@ -60,8 +60,8 @@ impl DockerBackend {
         let names = Names::new(&config.owner);
         Arc::new(Self {
             daemon: Daemon::new(config.host.clone(), names.clone()),
+            guest: Guest::new(config.guest.clone(), &names),
             names,
-            guest: Guest::new(config.guest.clone()),
             prepared: tokio::sync::Mutex::default(),
             given: Mutex::default(),
             last: Mutex::default(),
@@ -75,7 +75,7 @@ impl DockerBackend {
     pub async fn warm_up(&self) -> Result<()> {
         let docker = self.daemon.client().await?;
         self.prepare(docker, &self.config.image).await?;
-        self.guest.remove_others(docker).await
+        self.guest.remove_others(docker, &self.names).await
     }
 
     /// The daemon, once it is known what runs on it since before this service.
@@ -100,6 +100,9 @@ impl DockerBackend {
         let mut prepared = self.prepared.lock().await;
         if let Some(known) = prepared.get(image) {
             return Ok(*known);
+        }
+        if let Some(problem) = self.daemon.lacks(&self.config).await? {
+            return Err(unavailable(format!("{}: {}", problem.what, problem.fix)));
         }
         // In a task: who waits may give up, and a pull is not to begin anew for that.
         let (daemon, name) = (docker.clone(), image.to_owned());

@@ -123,6 +123,8 @@ impl Shape<'_> {
             attach_stdout: Some(true),
             attach_stderr: Some(true),
             tty: Some(false),
+            // A daemon that ends need not wait for an init that ignores its signal.
+            stop_timeout: Some(1),
             network_disabled: Some(network(self.config, self.spec).is_none()),
             // Whatever the image has: it would run as often as the image says.
             healthcheck: Some(HealthConfig {

@@ -16,6 +16,8 @@ use crate::{
 
 /// How long the daemon may take to say who it is.
 const PING_LIMIT: Duration = Duration::from_secs(5);
+const AWAY: &str = "the Docker daemon does not answer; start it, or set `docker_host` (or \
+                    DOCKER_HOST) to where it listens";
 /// How long one call may take.
 const CALL_LIMIT_SECONDS: u64 = 120;
 
@@ -45,12 +47,13 @@ impl Daemon {
                     None => Docker::connect_with_defaults(),
                 };
                 let docker = docker
-                    .map_err(|error| failed("take a connection", error))?
+                    .map_err(|error| unavailable(AWAY).with_source(error))?
                     .with_timeout(Duration::from_secs(CALL_LIMIT_SECONDS));
-                let docker = timeout(PING_LIMIT, docker.negotiate_version())
-                    .await
-                    .map_err(|_| unavailable("the Docker daemon does not answer"))?
-                    .map_err(|error| failed("answer", error))?;
+                let docker = match timeout(PING_LIMIT, docker.negotiate_version()).await {
+                    Ok(Ok(docker)) => docker,
+                    Ok(Err(error)) => return Err(unavailable(AWAY).with_source(error)),
+                    Err(late) => return Err(unavailable(AWAY).with_source(late)),
+                };
                 self.events.listen(docker.clone(), self.names.clone());
                 Ok(docker)
             })
@@ -59,30 +62,36 @@ impl Daemon {
 
     /// What keeps sandboxes from being made now.
     pub async fn check(&self, config: &DockerConfig) -> Option<Problem> {
-        let info = async { self.client().await.ok()?.info().await.ok() };
-        let Ok(Some(info)) = timeout(PING_LIMIT, info).await else {
-            return Some(Problem::new(
+        match timeout(PING_LIMIT, self.lacks(config)).await {
+            Ok(Ok(lacks)) => lacks,
+            _ => Some(Problem::new(
                 "the Docker daemon does not answer",
                 "start it, or set `docker_host` (or DOCKER_HOST) to where it listens; the \
                  service's user must be allowed to use its socket",
-            ));
-        };
+            )),
+        }
+    }
+
+    /// What a daemon that answers does not have.
+    pub async fn lacks(&self, config: &DockerConfig) -> Result<Option<Problem>> {
+        let info = self.client().await?.info().await;
+        let info = info.map_err(|error| failed("tell what it has", error))?;
         let runtimes = info.runtimes.unwrap_or_default();
         if let Some(runtime) = &config.runtime
             && !runtimes.contains_key(runtime)
         {
-            return Some(Problem::new(
+            return Ok(Some(Problem::new(
                 format!("the Docker daemon has no runtime `{runtime}`"),
                 "install it and name it in the daemon's `runtimes`, or change `docker_runtime`",
-            ));
+            )));
         }
         let has_cdi = info.cdi_spec_dirs.is_some_and(|dirs| !dirs.is_empty());
         if config.gpu.is_some() && !runtimes.contains_key("nvidia") && !has_cdi {
-            return Some(Problem::new(
+            return Ok(Some(Problem::new(
                 "the Docker daemon has neither the runtime `nvidia` nor CDI",
                 "install the NVIDIA Container Toolkit on its machine, or unset `gpu_enabled`",
-            ));
+            )));
         }
-        None
+        Ok(None)
     }
 }

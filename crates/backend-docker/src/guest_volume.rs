@@ -1,7 +1,5 @@
 //! The guest on the daemon: a volume that every container sees read-only.
 
-use std::collections::HashMap;
-
 use bollard::{
     Docker,
     models::VolumeCreateRequest,
@@ -14,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     error::{failed, is_conflict, is_missing},
     helper,
-    names::{GUEST, KIND, Names, hex},
+    names::{GUEST, Names, hex},
 };
 
 pub(crate) const FOLDER: &str = "/.sandbox";
@@ -32,11 +30,11 @@ pub(crate) struct Guest {
 }
 
 impl Guest {
-    pub fn new(program: Bytes) -> Self {
+    pub fn new(program: Bytes, names: &Names) -> Self {
         let version = hex(&Sha256::digest(&program))[..VERSION_CHARS].to_owned();
         Self {
             program,
-            volume: format!("sandboxd-guest-{version}"),
+            volume: names.of_guest(&version),
             version,
         }
     }
@@ -45,17 +43,16 @@ impl Guest {
         &self.version
     }
 
-    /// Shared by all services on the daemon that have this version.
+    /// Not shared with other services: one that fills it must not disturb the
+    /// starts of another.
     pub fn volume(&self) -> &str {
         &self.volume
     }
 
     /// Sees to it that the volume is there, with the guest in it.
     pub async fn install(&self, docker: &Docker, names: &Names, image: &str) -> Result<()> {
-        let labels = HashMap::from([
-            (KIND.to_owned(), "guest".to_owned()),
-            (GUEST.to_owned(), self.version.clone()),
-        ]);
+        let mut labels = names.own("guest");
+        labels.insert(GUEST.into(), self.version.clone());
         let volume = VolumeCreateRequest {
             name: Some(self.volume.clone()),
             labels: Some(labels),
@@ -78,10 +75,9 @@ impl Guest {
     }
 
     /// Removes guests of other versions that no container uses.
-    pub async fn remove_others(&self, docker: &Docker) -> Result<()> {
-        let filters = HashMap::from([("label".to_owned(), vec![format!("{KIND}=guest")])]);
+    pub async fn remove_others(&self, docker: &Docker, names: &Names) -> Result<()> {
         let options = ListVolumesOptions {
-            filters: Some(filters),
+            filters: Some(names.filter("guest")),
         };
         let found = docker
             .list_volumes(Some(options))

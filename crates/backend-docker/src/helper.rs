@@ -7,12 +7,9 @@ use bollard::{
 };
 use bytes::Bytes;
 use sandbox_core::{Error, Result};
+use uuid::Uuid;
 
-use crate::{
-    error::failed,
-    names::{Names, short},
-    place,
-};
+use crate::{error::failed, names::Names, place};
 
 /// What it puts into a volume.
 pub(crate) struct Put<'a> {
@@ -50,9 +47,7 @@ pub(crate) async fn put(docker: &Docker, names: &Names, put: Put<'_>) -> Result<
         }),
         ..Default::default()
     };
-    // One at a time for a volume.
-    let name = format!("sandboxd-helper-{}", short(put.volume));
-    place::remove(docker, &name).await;
+    let name = format!("sandboxd-helper-{}", Uuid::new_v4().simple());
     let options = CreateContainerOptions {
         name: Some(name.clone()),
         ..Default::default()

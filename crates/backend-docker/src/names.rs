@@ -38,6 +38,10 @@ impl Names {
         format!("sandboxd-{}-{}", short(&self.owner), id.as_str())
     }
 
+    pub fn of_guest(&self, version: &str) -> String {
+        format!("sandboxd-{}-guest-{version}", short(&self.owner))
+    }
+
     /// Of one of its volumes or containers.
     pub fn labels(&self, id: &SandboxId) -> HashMap<String, String> {
         let mut labels = self.own("sandbox");

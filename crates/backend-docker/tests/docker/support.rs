@@ -1,0 +1,174 @@
+//! A backend with an owner of its own, on the tests' daemon.
+
+use std::{
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use backend_docker::{DockerBackend, DockerConfig, PullPolicy};
+use sandbox_backend::{Backend as _, Place};
+use sandbox_core::{Program, RunOutcome, RunRequest, SandboxId, SandboxSpec};
+
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
+pub struct Docker {
+    pub host: String,
+    pub backend: Arc<DockerBackend>,
+    pub config: DockerConfig,
+}
+
+pub fn config(host: &str, owner: &str) -> DockerConfig {
+    DockerConfig {
+        host: Some(host.to_owned()),
+        owner: owner.to_owned(),
+        image: test_docker::IMAGE.into(),
+        images: Vec::new(),
+        pull: PullPolicy::Never,
+        pull_limit: Duration::from_secs(20),
+        runtime: None,
+        network: None,
+        gpu: None,
+        guest: guest_binary::GUEST.into(),
+        start_timeout: Duration::from_secs(30),
+        alone_limit: Duration::from_secs(60),
+    }
+}
+
+impl Docker {
+    /// `None` where there is no daemon, which has been said.
+    pub fn new() -> Option<Self> {
+        Self::with(|_| ())
+    }
+
+    pub fn with(change: impl FnOnce(&mut DockerConfig)) -> Option<Self> {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self::of(&format!("test-{}-{n}", std::process::id()), change)
+    }
+
+    pub fn of(owner: &str, change: impl FnOnce(&mut DockerConfig)) -> Option<Self> {
+        let host = test_docker::host()?;
+        let mut config = config(host, owner);
+        change(&mut config);
+        Some(Self {
+            host: host.to_owned(),
+            backend: DockerBackend::new(config.clone()),
+            config,
+        })
+    }
+
+    pub async fn start(&self, n: u32) -> Arc<dyn Place> {
+        self.start_with(n, &SandboxSpec::default()).await
+    }
+
+    pub async fn start_with(&self, n: u32, spec: &SandboxSpec) -> Arc<dyn Place> {
+        self.backend.create(&id(n), spec).await.unwrap()
+    }
+
+    pub fn docker(&self, arguments: &[&str]) -> String {
+        test_docker::docker(&self.host, arguments)
+    }
+
+    fn own(&self) -> String {
+        format!("label=dev.sandboxd.owner={}", self.config.owner)
+    }
+
+    /// Its containers, running or not.
+    pub fn containers(&self) -> Vec<String> {
+        lines(&self.docker(&["ps", "-aq", "--no-trunc", "--filter", &self.own()]))
+    }
+
+    pub fn volumes(&self) -> Vec<String> {
+        let kind = "label=dev.sandboxd.kind=sandbox";
+        lines(&self.docker(&[
+            "volume",
+            "ls",
+            "-q",
+            "--filter",
+            &self.own(),
+            "--filter",
+            kind,
+        ]))
+    }
+
+    pub fn guests(&self) -> Vec<String> {
+        let kind = "label=dev.sandboxd.kind=guest";
+        lines(&self.docker(&[
+            "volume",
+            "ls",
+            "-q",
+            "--filter",
+            &self.own(),
+            "--filter",
+            kind,
+        ]))
+    }
+
+    pub fn inspect(&self, container: &str, format: &str) -> String {
+        self.docker(&["inspect", "--format", format, container])
+    }
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+impl Drop for Docker {
+    fn drop(&mut self) {
+        for volume in self.guests() {
+            let _ = Command::new("docker")
+                .args(["--host", &self.host, "volume", "rm", &volume])
+                .output();
+        }
+    }
+}
+
+/// Another process makes a sandbox for this owner, and is killed.
+pub fn leave_behind(owner: &str, n: u32, script: &str) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "restarts::a_service_that_is_killed", "--ignored"])
+        .env("TEST_OWNER", owner)
+        .env("TEST_SANDBOX", n.to_string())
+        .env("TEST_SCRIPT", script)
+        .output()
+        .unwrap()
+        .status;
+    assert!(!status.success(), "it was to be killed");
+}
+
+pub fn id(n: u32) -> SandboxId {
+    format!("{n:032x}").parse().unwrap()
+}
+
+pub async fn sh(place: &Arc<dyn Place>, script: &str) -> RunOutcome {
+    let request = RunRequest {
+        program: Program {
+            argv: ["/bin/sh", "-c", script].map(str::to_owned).into(),
+            script: None,
+        },
+        env: Default::default(),
+        cwd: None,
+        stdin: Default::default(),
+        timeout: Duration::from_secs(30),
+        output_limit: 1 << 20,
+        live: false,
+        spill_limit: 0,
+        artifacts: None,
+        python_display: false,
+    };
+    let run = place.guest().run(request).await.unwrap();
+    run.collect().await.unwrap()
+}
+
+pub async fn says(place: &Arc<dyn Place>, script: &str) -> String {
+    sh(place, script).await.stdout.to_text()
+}
+
+pub async fn soon<T>(waiting: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), waiting)
+        .await
+        .unwrap()
+}
