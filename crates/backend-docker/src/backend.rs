@@ -392,7 +392,7 @@ impl Backend for DockerBackend {
     fn enforcement(&self) -> Enforcement {
         Enforcement::from([
             ("cpus", "docker"),
-            ("disk", "rlimit (per file)"),
+            ("disk", "rlimit and watch"),
             ("memory", "docker"),
             ("pids", "docker"),
             ("tmp", "tmpfs"),

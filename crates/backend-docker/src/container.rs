@@ -112,6 +112,8 @@ impl Shape<'_> {
                 WORKSPACE.into(),
                 "--alone-seconds".into(),
                 self.config.alone_limit.as_secs().to_string(),
+                "--disk-bytes".into(),
+                limits.disk.bytes().to_string(),
                 "--file-bytes".into(),
                 limits.disk.bytes().to_string(),
             ]),

@@ -110,6 +110,7 @@ pub(crate) fn guest_command(
         .map(str::to_owned)
         .into();
     let mut limit = |option: &str, value: u64| command.extend([option.into(), value.to_string()]);
+    limit("--disk-bytes", limits.disk.bytes());
     limit("--file-bytes", limits.disk.bytes());
     if !cgroup_pids {
         limit("--nproc", limits.pids.into());
@@ -134,7 +135,8 @@ mod tests {
             disk: ByteSize(200),
             ..Limits::default()
         };
-        let serve = "/.sandbox/guest serve --workspace /workspace --file-bytes 200";
+        let serve =
+            "/.sandbox/guest serve --workspace /workspace --disk-bytes 200 --file-bytes 200";
         assert_eq!(guest_command(&limits, true, true).join(" "), serve);
         assert_eq!(
             guest_command(&limits, false, false).join(" "),

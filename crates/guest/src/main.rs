@@ -11,6 +11,7 @@ mod attached;
 mod blocking;
 mod cgroup;
 mod code;
+mod disk;
 mod display;
 mod error;
 mod filesystem;
@@ -29,8 +30,9 @@ mod workspace;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
+use state::Guest;
 
-const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--file-bytes N] [--nproc N] [--data-bytes N]
+const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N]
        sandbox-guest supervise [--terminal] [--file-bytes N] [--nproc N] [--data-bytes N] -- PROGRAM [ARGUMENT...]";
 
 /// Resource limits that are put on user programs, never on the guest itself.
@@ -49,6 +51,8 @@ enum Mode {
         workspace: PathBuf,
         /// Of a container: how long it goes on without a service.
         alone: Option<Duration>,
+        /// All files together, where the storage does not see to it.
+        disk_bytes: Option<u64>,
     },
     Supervise(supervise::Options),
 }
@@ -57,6 +61,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mut limits = UserLimits::default();
     let mut workspace = None;
     let mut alone = None;
+    let mut disk_bytes = None;
     let mut terminal = false;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
@@ -70,6 +75,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
             Arg::Long("alone-seconds") => {
                 alone = Some(Duration::from_secs(parser.value()?.parse()?));
             }
+            Arg::Long("disk-bytes") => disk_bytes = Some(parser.value()?.parse()?),
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
@@ -85,6 +91,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
         "serve" => Mode::Serve {
             workspace: workspace.ok_or("--workspace is missing")?,
             alone,
+            disk_bytes,
         },
         "supervise" if !program.is_empty() => Mode::Supervise(supervise::Options {
             terminal,
@@ -106,7 +113,11 @@ fn main() -> ExitCode {
         }
     };
     let result = match mode {
-        Mode::Serve { workspace, alone } => serve::serve(workspace, limits, alone),
+        Mode::Serve {
+            workspace,
+            alone,
+            disk_bytes,
+        } => serve::serve(Guest::new(workspace, disk_bytes), limits, alone),
         Mode::Supervise(options) => supervise::supervise(options),
     };
     match result {

@@ -4,7 +4,6 @@ use std::{
     convert::Infallible,
     fs, io,
     os::{fd::AsFd, unix::net::UnixStream as StdUnixStream},
-    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -41,11 +40,7 @@ const FILE_THREADS: usize = 4;
 
 /// Serves the connection on standard input until its end: a socket, or one pipe
 /// in and one out on standard output, as a container is attached to.
-pub(crate) fn serve(
-    workspace: PathBuf,
-    limits: UserLimits,
-    alone: Option<Duration>,
-) -> io::Result<()> {
+pub(crate) fn serve(guest: Guest, limits: UserLimits, alone: Option<Duration>) -> io::Result<()> {
     // User programs may run as the same user: nothing of ours is theirs to read.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Whatever the guest was started with is not for programs.
@@ -61,10 +56,10 @@ pub(crate) fn serve(
         // One thread exists from the start, so that files can be read and
         // removed when a program has taken every process slot.
         let _ = tokio::task::spawn_blocking(|| ()).await;
-        let services = Services::new(
-            Arc::new(Guest::new(workspace)),
-            Starter::new(Reaper::start()?, limits),
-        );
+        let guest = Arc::new(guest);
+        let starter = Starter::new(Reaper::start()?, limits, Arc::clone(&guest.disk));
+        tokio::spawn(Arc::clone(&guest.disk).watch());
+        let services = Services::new(guest, starter);
         match connection {
             Connection::Socket(socket) => services.serve(socket).await,
             Connection::Attached(attached) => {
@@ -157,12 +152,14 @@ async fn answer(
         let Ok(response) = rpc.call(request).await;
         if changes_files {
             guest.last_change.is_now();
+            guest.disk.stir();
         }
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     } else {
         let response = rest::handle(Arc::clone(&guest), request).await;
         if changes_files {
             guest.last_change.is_now();
+            guest.disk.stir();
         }
         Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
     }

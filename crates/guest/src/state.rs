@@ -3,12 +3,13 @@
 use std::{
     collections::BTreeMap,
     path::PathBuf,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use crate::{
     archive::Archives,
     artifacts::{LastChange, Reported},
+    disk::Disk,
     display::Modules,
 };
 
@@ -22,18 +23,21 @@ pub(crate) struct Guest {
     pub python_modules: Modules,
     /// Archives on their way in or out.
     pub archives: Archives,
+    /// How much of its disk the workspace takes.
+    pub disk: Arc<Disk>,
     env: RwLock<BTreeMap<String, String>>,
 }
 
 impl Guest {
     /// The environment that the guest itself was given is that of every program.
-    pub fn new(workspace: PathBuf) -> Self {
+    pub fn new(workspace: PathBuf, disk_bytes: Option<u64>) -> Self {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             // Set by bubblewrap for the guest's own working directory.
             .filter(|(name, _)| name != "PWD")
             .collect();
         Self {
+            disk: Arc::new(Disk::new(workspace.clone(), disk_bytes)),
             workspace,
             last_change: LastChange::default(),
             reported: Reported::default(),

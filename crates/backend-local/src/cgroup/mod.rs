@@ -140,7 +140,7 @@ impl Cgroups {
             ),
             ("cpus", by(&self.controllers.cpu, "none")),
             ("pids", by(&self.controllers.pids, "rlimit (per user)")),
-            ("disk", "rlimit (per file)"),
+            ("disk", "rlimit and watch"),
             ("tmp", "tmpfs"),
         ])
     }
@@ -297,7 +297,7 @@ mod tests {
                 ("memory", "rlimit (per process)"),
                 ("cpus", "none"),
                 ("pids", "rlimit (per user)"),
-                ("disk", "rlimit (per file)"),
+                ("disk", "rlimit and watch"),
                 ("tmp", "tmpfs"),
             ])
         );

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{ByteSize, Limits, SandboxSpec, Termination};
+use sandbox_core::{ByteSize, ErrorCode, Limits, SandboxSpec, Termination};
 
 use super::cases;
-use crate::bed::{Bed, python};
+use crate::bed::{Bed, code, python, until};
 
 cases! {
     memory: "a program that takes too much memory is killed, and that is told";
@@ -13,6 +13,7 @@ cases! {
     processes: "processes beyond the limit cannot be made, and the sandbox answers on";
     processors: "a sandbox gets no more of the processors than its share";
     file_size: "a file cannot be larger than the disk limit";
+    workspace_size: "a workspace that is full takes no more, and can be emptied";
     tmp_size: "/tmp and /dev/shm are no larger than their limit";
     usage: "what a sandbox uses is told";
     adapted: "a sandbox that was made ahead is given other limits and an environment";
@@ -85,6 +86,32 @@ async fn file_size(bed: Bed) {
     assert_ne!(outcome.exit_code, 0);
     let size = sandbox.says("wc -c < big").await;
     assert!(size.trim().parse::<u64>().unwrap() <= 8 << 20, "{size}");
+}
+
+async fn workspace_size(bed: Bed) {
+    let sandbox = bed
+        .start_limited(limits(|it| it.disk = ByteSize::mib(8)))
+        .await;
+    // Each file is small enough, and a program that goes on is stopped too.
+    let fill = "n=0; while [ $n -lt 300 ]; do head -c 1000000 /dev/zero > f$n || exit 1; \
+                n=$((n + 1)); sleep 0.02; done; echo all";
+    let outcome = sandbox.sh(fill).await;
+    assert_ne!(outcome.stdout.to_text(), "all\n", "{outcome:?}");
+    let full = || async { code(sandbox.write("more", b"x").await) == ErrorCode::NoSpace.as_str() };
+    until("calls are refused", full).await;
+    let outcome = sandbox.sh("echo x > more").await;
+    assert_ne!(outcome.exit_code, 0);
+    let size = sandbox.says("du -sm . | cut -f1").await;
+    assert!(size.trim().parse::<u64>().unwrap() < 64, "{size}");
+    // What is in it can be read, and deleted.
+    assert_eq!(sandbox.read("f0").await.unwrap().len(), 1_000_000);
+    sandbox.says("rm f*").await;
+    until("there is room again", || async { !full().await }).await;
+    sandbox.says("echo y > more; cat more").await;
+    // Names alone take room as well.
+    let names = "mkdir d; i=0; while [ $i -lt 9000 ]; do : > d/$i || exit 1; i=$((i + 1)); done";
+    sandbox.sh(names).await;
+    until("names have filled it", full).await;
 }
 
 async fn tmp_size(bed: Bed) {

@@ -33,6 +33,7 @@ struct Upload {
 
 impl Upload {
     async fn start(guest: &Guest, shown: String) -> Result<Self, ConnectError> {
+        guest.disk.check()?;
         let path = path::in_sandbox(&guest.workspace, &shown)?;
         blocking(move |_| {
             make_parents(&path, &shown)?;

@@ -45,6 +45,7 @@ pub(crate) use to_end::{RunToEnd, run_to_end};
 
 use crate::{
     UserLimits,
+    disk::Disk,
     error::error,
     reaper::Reaper,
     supervise::{
@@ -85,6 +86,7 @@ pub(crate) struct Start {
 pub(crate) struct Starter {
     reaper: Reaper,
     limits: UserLimits,
+    disk: Arc<Disk>,
 }
 
 /// A program that was started.
@@ -99,8 +101,12 @@ pub(crate) struct Running {
 pub(crate) struct Control(Arc<Mutex<OwnedWriteHalf>>);
 
 impl Starter {
-    pub fn new(reaper: Reaper, limits: UserLimits) -> Self {
-        Self { reaper, limits }
+    pub fn new(reaper: Reaper, limits: UserLimits, disk: Arc<Disk>) -> Self {
+        Self {
+            reaper,
+            limits,
+            disk,
+        }
     }
 
     pub async fn start(&self, start: Start) -> Result<Running, ConnectError> {
@@ -147,10 +153,14 @@ impl Starter {
 
     fn spawn(&self, start: Start) -> io::Result<UnixStream> {
         let (ours, theirs) = StdUnixStream::pair()?;
+        let file_bytes = match self.disk.is_full() {
+            true => Some(0),
+            false => self.limits.file_bytes,
+        };
         let mut command = Command::new("/proc/self/exe");
         command.arg("supervise");
         for (name, value) in [
-            ("--file-bytes", self.limits.file_bytes),
+            ("--file-bytes", file_bytes),
             ("--nproc", self.limits.nproc),
             ("--data-bytes", self.limits.data_bytes),
         ] {
@@ -172,6 +182,7 @@ impl Starter {
             .stderr(Stdio::from(start.stderr));
         // Nobody waits: its end shows on the control stream.
         drop(self.reaper.spawn(&mut command)?);
+        self.disk.stir();
         send_fd(&ours, &start.stdin)?;
         ours.set_nonblocking(true)?;
         UnixStream::from_std(ours)

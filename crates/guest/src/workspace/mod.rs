@@ -6,7 +6,7 @@ pub(crate) mod read;
 pub(crate) mod remove;
 pub(crate) mod replace;
 mod tree;
-mod usage;
+pub(crate) mod usage;
 mod write;
 
 use std::{path::Path, sync::Arc};
@@ -92,6 +92,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, WriteRequest>,
     ) -> ServiceResult<WriteResponse> {
+        self.0.disk.check()?;
         self.do_with(request.to_owned_message(), |w, r, _| write::write(w, r))
             .await
     }
@@ -101,6 +102,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, EditRequest>,
     ) -> ServiceResult<EditResponse> {
+        self.0.disk.check()?;
         self.do_with(request.to_owned_message(), |w, r, _| write::edit(w, r))
             .await
     }
@@ -135,6 +137,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         messages: InboundStream<ImportRequest>,
     ) -> ServiceResult<ImportResponse> {
+        self.0.disk.check()?;
         Response::ok(archive::import(Arc::clone(&self.0), messages).await?)
     }
 

@@ -24,29 +24,44 @@ pub(crate) fn usage(
     _: &UsageRequest,
     caller: &Caller,
 ) -> Result<UsageResponse, ConnectError> {
-    let until = Instant::now() + TIME;
     let place = cgroup::used();
+    let used = measure(workspace, TIME, || caller.is_gone());
+    caller.check()?;
+    Ok(UsageResponse {
+        memory_bytes: place.memory_bytes,
+        cpu_us: place.cpu_us,
+        pids: place.pids,
+        ..used
+    })
+}
+
+/// What a folder takes of the disk, as far as that can be seen in the time.
+pub(crate) fn measure(
+    folder: &Path,
+    within: Duration,
+    is_pointless: impl Fn() -> bool,
+) -> UsageResponse {
     let mut count = Count {
-        until,
-        open: vec![workspace.to_owned()],
+        until: Instant::now() + within,
+        open: vec![folder.to_owned()],
         used: UsageResponse {
             complete: true,
-            memory_bytes: place.memory_bytes,
-            cpu_us: place.cpu_us,
-            pids: place.pids,
             ..Default::default()
         },
     };
     while let Some(folder) = count.open.pop() {
-        caller.check()?;
-        if let Err(error) = count.add(&folder)
-            && !has_gone(&error)
-        {
-            count.used.complete = false;
-            break;
+        match count.add(&folder) {
+            _ if is_pointless() => break,
+            Err(error) if !has_gone(&error) => {
+                count.used.complete = false;
+                if error.kind() != io::ErrorKind::PermissionDenied {
+                    break;
+                }
+            }
+            _ => {}
         }
     }
-    Ok(count.used)
+    count.used
 }
 
 struct Count {

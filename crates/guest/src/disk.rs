@@ -1,0 +1,183 @@
+//! The limit of the workspace, where the storage below has none of its own.
+//!
+//! ```text
+//! resting ── a program starts, a file is written ──> watching ── all is still ──> resting
+//!                                         less than the limit ^ │ more
+//!                                                             │ v
+//!                                                            full
+//! ```
+//!
+//! While it is full, no program in the sandbox can write to a file (a resource limit
+//! that none of them can lift), and no call adds to one; both can delete. It is a
+//! watch and not a wall: between two looks a program can write more.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use connectrpc::ConnectError;
+use rustix::process::{Pid, Resource, Rlimit, getpid, prlimit};
+use sandbox_core::{ByteSize, ErrorCode};
+use tokio::sync::Notify;
+
+use crate::{error::error, supervise::tree, workspace::usage};
+
+/// Between two looks while there is something to see, and a multiple of what a look
+/// takes: a large workspace is looked at less often.
+const INTERVAL: Duration = Duration::from_millis(200);
+const INTERVAL_LOOKS: u32 = 10;
+/// A look takes no longer; a larger workspace is known in part.
+const LOOK: Duration = Duration::from_secs(2);
+/// A file takes as much at least, were it empty: there is an end of inodes too.
+const FILE_BYTES: u64 = 4096;
+
+pub(crate) struct Disk {
+    workspace: PathBuf,
+    /// `None`: the storage has a limit of its own, or there is none.
+    limit: Option<u64>,
+    full: AtomicBool,
+    stirred: Notify,
+}
+
+impl Disk {
+    pub fn new(workspace: PathBuf, limit: Option<u64>) -> Self {
+        Self {
+            workspace,
+            limit,
+            full: AtomicBool::new(false),
+            stirred: Notify::new(),
+        }
+    }
+
+    /// A program starts, or a file was written: somebody should look.
+    pub fn stir(&self) {
+        if self.limit.is_some() {
+            self.stirred.notify_one();
+        }
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Before a call adds to a file.
+    pub fn check(&self) -> Result<(), ConnectError> {
+        match self.limit {
+            Some(limit) if self.is_full() => Err(error(
+                ErrorCode::NoSpace,
+                format!(
+                    "the workspace has used up its {}; delete something",
+                    ByteSize(limit)
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lives as long as the guest.
+    pub async fn watch(self: Arc<Self>) {
+        let Some(limit) = self.limit else { return };
+        let free_at_start = free_bytes(&self.workspace);
+        loop {
+            let began = Instant::now();
+            let disk = Arc::clone(&self);
+            let look = move || disk.look(limit, free_at_start);
+            let Ok(busy) = tokio::task::spawn_blocking(look).await else {
+                return;
+            };
+            let pause = INTERVAL.max(began.elapsed() * INTERVAL_LOOKS);
+            match busy {
+                true => tokio::time::sleep(pause).await,
+                // What stirred takes a moment to have done something.
+                false => {
+                    self.stirred.notified().await;
+                    tokio::time::sleep(INTERVAL / 4).await;
+                }
+            }
+        }
+    }
+
+    /// Whether there is more to see soon.
+    fn look(&self, limit: u64, free_at_start: u64) -> bool {
+        let me = getpid().as_raw_nonzero().get();
+        let mut used = measured(&self.workspace);
+        let gone = free_at_start.saturating_sub(free_bytes(&self.workspace));
+        // The storage lost more than is seen here: others may have taken it, or it hides.
+        if used <= limit && gone > limit {
+            open_folders(&self.workspace);
+            used = measured(&self.workspace).saturating_add(deleted_bytes(me));
+        }
+        let full = used > limit;
+        self.full.store(full, Ordering::Relaxed);
+        let programs = tree::descendants(me);
+        if full {
+            for pid in programs.iter().copied().filter_map(Pid::from_raw) {
+                let nothing = Rlimit {
+                    current: Some(0),
+                    maximum: Some(0),
+                };
+                // It may have ended since.
+                let _ = prlimit(Some(pid), Resource::Fsize, nothing);
+            }
+        }
+        full || !programs.is_empty()
+    }
+}
+
+fn measured(workspace: &Path) -> u64 {
+    let used = usage::measure(workspace, LOOK, || false);
+    used.disk_bytes.max(used.entries.saturating_mul(FILE_BYTES))
+}
+
+fn free_bytes(workspace: &Path) -> u64 {
+    rustix::fs::statvfs(workspace).map_or(u64::MAX, |disk| disk.f_bfree * disk.f_frsize)
+}
+
+/// Gives the owner back what keeps folders from being looked at.
+fn open_folders(folder: &Path) {
+    let mut left = vec![folder.to_owned()];
+    let until = Instant::now() + LOOK;
+    while let Some(folder) = left.pop() {
+        let Ok(about) = fs::symlink_metadata(&folder) else {
+            continue;
+        };
+        if about.mode() & 0o500 != 0o500 {
+            let mode = fs::Permissions::from_mode(about.mode() & 0o7777 | 0o700);
+            let _ = fs::set_permissions(&folder, mode);
+        }
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        left.extend(folders.map(|entry| entry.path()));
+        if Instant::now() > until {
+            return;
+        }
+    }
+}
+
+/// Of files that have no name any more and are open in some program.
+fn deleted_bytes(me: i32) -> u64 {
+    let programs = tree::descendants(me);
+    let descriptors = programs.iter().flat_map(|pid| {
+        let folder = fs::read_dir(format!("/proc/{pid}/fd"));
+        folder.into_iter().flatten().flatten()
+    });
+    let mut seen = std::collections::BTreeSet::new();
+    let mut bytes = 0;
+    for descriptor in descriptors {
+        // The file itself, not the link to it.
+        let Ok(about) = fs::metadata(descriptor.path()) else {
+            continue;
+        };
+        if about.is_file() && about.nlink() == 0 && seen.insert((about.dev(), about.ino())) {
+            bytes += about.blocks() * 512;
+        }
+    }
+    bytes
+}
