@@ -48,6 +48,36 @@ pub enum Command {
     /// Make, list and revoke API keys; the service may run meanwhile
     #[command(subcommand)]
     Keys(KeysCommand),
+    /// Stand before a Docker socket and let through only what sandboxes need
+    ///
+    /// Listens where --listen says: HOST:PORT, or the path of a socket. Whoever may
+    /// connect there may run sandboxes.
+    DockerGate(DockerGate),
+}
+
+#[derive(Args)]
+pub struct DockerGate {
+    /// Socket of the Docker daemon
+    #[arg(long, default_value = "/var/run/docker.sock", value_name = "PATH")]
+    pub upstream: PathBuf,
+    /// Image that containers may be made of, `*` for any characters; without any: all
+    #[arg(long, value_name = "PATTERN")]
+    pub image: Vec<String>,
+    /// Let images be pulled, those of --image where there are any
+    #[arg(long)]
+    pub allow_pull: bool,
+    /// Network that containers may be on, beside none
+    #[arg(long, value_name = "NAME")]
+    pub allow_network: Vec<String>,
+    /// Runtime that containers must name, one of these; without any: the daemon's own
+    #[arg(long, value_name = "NAME")]
+    pub runtime: Vec<String>,
+    /// Let containers have GPUs
+    #[arg(long)]
+    pub allow_gpu: bool,
+    /// Connections at a time; a running sandbox has one
+    #[arg(long, default_value_t = 4096, value_name = "COUNT", value_parser = at_least_one)]
+    pub max_connections: usize,
 }
 
 #[derive(Subcommand)]
@@ -110,4 +140,12 @@ pub struct Token {
 
 fn seconds(text: &str) -> Result<Duration, std::num::ParseIntError> {
     text.parse().map(Duration::from_secs)
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".into()),
+        Ok(count) => Ok(count),
+        Err(error) => Err(format!("{error}")),
+    }
 }

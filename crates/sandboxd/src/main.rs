@@ -3,6 +3,7 @@
 mod auth;
 mod backend;
 mod cli;
+mod docker_gate;
 mod doctor;
 mod keys;
 mod logging;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         cli::Command::Keys(command) => settings::load(&cli.options)
             .map_err(Into::into)
             .and_then(|loaded| keys::run(&loaded.settings, &command)),
+        cli::Command::DockerGate(wanted) => docker_gate::run(&cli.options, &wanted),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,319 @@
+//! A gate of the test's own, before the daemon that there is.
+
+use std::{
+    collections::HashMap,
+    env, fs,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use bollard::{
+    API_DEFAULT_VERSION, Docker, body_full,
+    models::{
+        ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountType, MountVolumeOptions,
+        VolumeCreateRequest,
+    },
+    query_parameters::{
+        CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
+        UploadToContainerOptionsBuilder,
+    },
+};
+use docker_gate::{GateLimits, Listener, Policy, serve};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::UnixStream,
+    sync::oneshot,
+};
+
+pub const IMAGE: &str = "test-base";
+const TIMEOUT_SECONDS: u64 = 60;
+
+/// A gate, the daemon behind it, and what of the test's is on it.
+pub struct Gate {
+    /// Through the gate, as the service.
+    pub docker: Docker,
+    /// Past it, as the host's root.
+    pub daemon: Docker,
+    socket: PathBuf,
+    /// Begins all names of this test.
+    pub name: String,
+    image: String,
+    _folder: TempDir,
+    _stop: oneshot::Sender<()>,
+}
+
+/// The gate, or `None` where there is no daemon: then the test says so, and fails
+/// where it must not be left out.
+pub async fn gate(policy: Policy) -> Option<Gate> {
+    let upstream = daemon_socket();
+    let daemon = client(&upstream);
+    if let Err(error) = daemon.ping().await {
+        let must = env::var("CI").is_ok_and(|ci| ci == "1" || ci == "true");
+        let socket = upstream.display();
+        assert!(!must, "there is no Docker daemon at `{socket}`: {error}");
+        eprintln!("SKIPPED: there is no Docker daemon at `{socket}`: {error}");
+        return None;
+    }
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("gate.sock");
+    let listener = Listener::bind(socket.to_str().unwrap()).await.unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    tokio::spawn(async move {
+        let stopped = async {
+            let _ = stopped.await;
+        };
+        serve(listener, policy, upstream, GateLimits::default(), stopped).await;
+    });
+    Some(Gate {
+        docker: client(&socket),
+        daemon,
+        socket,
+        name: format!("sandboxd-gatetest-{}-{count}", std::process::id()),
+        image: env::var("SANDBOX_TEST_IMAGE").unwrap_or_else(|_| IMAGE.into()),
+        _folder: folder,
+        _stop: stop,
+    })
+}
+
+fn daemon_socket() -> PathBuf {
+    let host = env::var("DOCKER_HOST").unwrap_or_default();
+    match host.strip_prefix("unix://") {
+        Some(path) => path.into(),
+        None => "/var/run/docker.sock".into(),
+    }
+}
+
+fn client(socket: &Path) -> Docker {
+    let path = socket.to_str().unwrap();
+    Docker::connect_with_socket(path, TIMEOUT_SECONDS, API_DEFAULT_VERSION)
+        // Where the socket is not there yet, or not at all.
+        .unwrap_or_else(|_| {
+            let missing = format!("unix://{path}");
+            Docker::connect_with_unix(&missing, TIMEOUT_SECONDS, API_DEFAULT_VERSION).unwrap()
+        })
+}
+
+pub fn labels() -> HashMap<String, String> {
+    [
+        ("dev.sandboxd.owner", "gate-test"),
+        ("dev.sandboxd.kind", "sandbox"),
+    ]
+    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+    .into()
+}
+
+impl Gate {
+    pub fn named(&self, what: &str) -> String {
+        format!("{}-{what}", self.name)
+    }
+
+    /// Sends bytes as they are, and gives back all of the answer.
+    pub async fn raw(&self, request: &[u8]) -> String {
+        let mut stream = UnixStream::connect(&self.socket).await.unwrap();
+        stream.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        // A reset after the answer is an end too.
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    pub async fn post(&self, path: &str, body: &str) -> String {
+        let length = body.len();
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: docker\r\nContent-Type: application/json\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
+        );
+        self.raw(request.as_bytes()).await
+    }
+
+    pub async fn connect(&self) -> UnixStream {
+        UnixStream::connect(&self.socket).await.unwrap()
+    }
+
+    pub async fn make_volume(&self, what: &str) -> String {
+        let name = self.named(what);
+        let volume = VolumeCreateRequest {
+            name: Some(name.clone()),
+            labels: Some(labels()),
+            ..Default::default()
+        };
+        self.docker.create_volume(volume).await.unwrap();
+        name
+    }
+
+    /// A container that is never started.
+    pub fn helper(&self, volume: &str, at: &str) -> ContainerCreateBody {
+        ContainerCreateBody {
+            image: Some(self.image.clone()),
+            entrypoint: Some(vec!["/none".into()]),
+            network_disabled: Some(true),
+            labels: Some(labels()),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".into()),
+                mounts: Some(vec![mount(volume, at, false)]),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    /// A container as the service makes them.
+    pub fn sandbox(&self, guest: &str, workspace: &str) -> ContainerCreateBody {
+        ContainerCreateBody {
+            image: Some(self.image.clone()),
+            hostname: Some("sandbox".into()),
+            user: Some("65532:65532".into()),
+            working_dir: Some("/workspace".into()),
+            env: Some(vec!["HOME=/workspace".into()]),
+            entrypoint: Some(vec!["/.sandbox/guest".into()]),
+            labels: Some(labels()),
+            open_stdin: Some(true),
+            stdin_once: Some(true),
+            attach_stdin: Some(true),
+            attach_stdout: Some(true),
+            attach_stderr: Some(true),
+            tty: Some(false),
+            network_disabled: Some(true),
+            host_config: Some(HostConfig {
+                mounts: Some(vec![
+                    mount(guest, "/.sandbox", true),
+                    mount(workspace, "/workspace", false),
+                ]),
+                memory: Some(256 << 20),
+                memory_swap: Some(256 << 20),
+                nano_cpus: Some(1_000_000_000),
+                pids_limit: Some(64),
+                network_mode: Some("none".into()),
+                ipc_mode: Some("private".into()),
+                shm_size: Some(1 << 20),
+                tmpfs: Some(HashMap::from([(
+                    "/tmp".into(),
+                    "rw,nosuid,nodev,size=1048576,mode=1777".into(),
+                )])),
+                readonly_rootfs: Some(true),
+                cap_drop: Some(vec!["ALL".into()]),
+                privileged: Some(false),
+                security_opt: Some(vec!["no-new-privileges:true".into()]),
+                init: Some(false),
+                log_config: Some(HostConfigLogConfig {
+                    typ: Some("none".into()),
+                    config: None,
+                }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }
+    }
+
+    pub async fn create(
+        &self,
+        what: &str,
+        body: ContainerCreateBody,
+    ) -> Result<String, bollard::errors::Error> {
+        let name = self.named(what);
+        let options = CreateContainerOptionsBuilder::default().name(&name).build();
+        let made = self.docker.create_container(Some(options), body).await?;
+        Ok(made.id)
+    }
+
+    pub async fn put(
+        &self,
+        container: &str,
+        path: &str,
+        archive: Vec<u8>,
+    ) -> Result<(), bollard::errors::Error> {
+        let options = UploadToContainerOptionsBuilder::default()
+            .path(path)
+            .build();
+        let body = body_full(archive.into());
+        self.docker
+            .upload_to_container(container, Some(options), body)
+            .await
+    }
+
+    /// A volume with a script as the guest in it.
+    pub async fn guest(&self, script: &str) -> String {
+        let volume = self.make_volume("guest").await;
+        let helper = self
+            .create("helper", self.helper(&volume, "/.sandbox"))
+            .await
+            .unwrap();
+        self.put(&helper, "/.sandbox", file("guest", script.as_bytes()))
+            .await
+            .unwrap();
+        self.remove(&helper).await.unwrap();
+        volume
+    }
+
+    pub async fn remove(&self, container: &str) -> Result<(), bollard::errors::Error> {
+        let options = RemoveContainerOptionsBuilder::default()
+            .force(true)
+            .v(true)
+            .build();
+        self.docker.remove_container(container, Some(options)).await
+    }
+
+    /// Removes all that this test has made, past the gate.
+    pub async fn clean(&self) {
+        let filters = HashMap::from([("name", vec![self.name.as_str()])]);
+        let options = bollard::query_parameters::ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
+        for found in self.daemon.list_containers(Some(options)).await.unwrap() {
+            let options = RemoveContainerOptionsBuilder::default().force(true).build();
+            let _ = self
+                .daemon
+                .remove_container(&found.id.unwrap(), Some(options))
+                .await;
+        }
+        let options = bollard::query_parameters::ListVolumesOptionsBuilder::default()
+            .filters(&filters)
+            .build();
+        let found = self.daemon.list_volumes(Some(options)).await.unwrap();
+        for volume in found.volumes.unwrap_or_default() {
+            let none = None::<RemoveVolumeOptions>;
+            let _ = self.daemon.remove_volume(&volume.name, none).await;
+        }
+    }
+}
+
+pub fn mount(source: &str, target: &str, read_only: bool) -> Mount {
+    Mount {
+        typ: Some(MountType::VOLUME),
+        source: Some(source.into()),
+        target: Some(target.into()),
+        read_only: Some(read_only),
+        volume_options: Some(MountVolumeOptions {
+            no_copy: Some(true),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+pub fn file(name: &str, content: &[u8]) -> Vec<u8> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(content.len() as u64);
+    header.set_mode(0o755);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_cksum();
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut header, name, content).unwrap();
+    archive.into_inner().unwrap()
+}
+
+/// The status of an error that the gate or the daemon answered.
+pub fn status<T: std::fmt::Debug>(result: Result<T, bollard::errors::Error>) -> (u16, String) {
+    match result {
+        Err(bollard::errors::Error::DockerResponseServerError {
+            status_code,
+            message,
+        }) => (status_code, message),
+        other => panic!("not an answer that refuses: {other:?}"),
+    }
+}
