@@ -1,6 +1,6 @@
 //! What somebody tries who has taken the service over, to become the host's root.
 
-use std::{collections::HashMap, time::Duration};
+use std::collections::HashMap;
 
 use bollard::{
     Docker,
@@ -160,7 +160,6 @@ async fn no_container_is_a_way_out() {
     gate.create("sandbox", gate.sandbox(&guest, &workspace))
         .await
         .unwrap();
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -173,7 +172,6 @@ async fn only_permitted_images_are_run() {
     let body = gate.sandbox(&guest, &guest);
     assert_eq!(status(gate.create("sandbox", body).await).0, 403);
     assert_eq!(status(gate.docker.inspect_image("test-base").await).0, 403);
-    gate.clean().await;
 }
 
 /// A container that somebody else made on the daemon.
@@ -248,7 +246,6 @@ async fn other_peoples_containers_are_out_of_reach() {
             .await
             .unwrap();
     }
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -273,7 +270,6 @@ async fn lists_do_not_tell_of_others() {
                 .all(|found| found.id.as_deref() != Some(&other))
         );
     }
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -313,7 +309,6 @@ async fn a_volume_is_no_path_of_the_host() {
     // One that is not there would be made by the daemon, without a label.
     let body = gate.helper(&gate.named("absent"), "/workspace");
     assert_eq!(status(gate.create("helper", body).await).0, 404);
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -357,7 +352,6 @@ async fn a_helper_never_runs_whatever_is_put_into_it() {
         status(gate.put(&id, "/workspace", file("x", script)).await).0,
         403
     );
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -384,7 +378,6 @@ async fn no_command_is_run_in_a_container() {
     let made = gate.daemon.create_exec(&id, exec).await.unwrap();
     let answer = gate.post(&format!("/exec/{}/start", made.id), "{}").await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -434,7 +427,6 @@ async fn a_body_that_the_daemon_reads_otherwise_is_refused() {
     }
     let answer = gate.post(&path, &text).await;
     assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -459,7 +451,4 @@ async fn a_container_keeps_its_limits() {
         let answer = gate.post(&path, &body.to_string()).await;
         assert!(answer.starts_with("HTTP/1.1 403 "), "{body}: {answer}");
     }
-    tokio::time::timeout(Duration::from_secs(30), gate.clean())
-        .await
-        .unwrap();
 }

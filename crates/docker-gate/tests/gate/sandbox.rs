@@ -103,7 +103,6 @@ async fn a_sandbox_lives_and_its_stream_goes_both_ways() {
             .await
             .unwrap();
     }
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -176,7 +175,6 @@ async fn a_sandbox_is_listed_changed_and_killed() {
         .unwrap();
     assert_eq!(event.action.as_deref(), Some("die"));
     gate.remove(&name).await.unwrap();
-    gate.clean().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -230,5 +228,4 @@ async fn the_workspace_is_given_to_its_user() {
     .unwrap();
     assert_eq!(String::from_utf8(said).unwrap(), "65532\n65532\nok\n");
     gate.remove(&id).await.unwrap();
-    gate.clean().await;
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    env, fs,
+    env,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -14,8 +14,8 @@ use bollard::{
         VolumeCreateRequest,
     },
     query_parameters::{
-        CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder, RemoveVolumeOptions,
-        UploadToContainerOptionsBuilder,
+        CreateContainerOptionsBuilder, ListContainersOptionsBuilder, ListVolumesOptionsBuilder,
+        RemoveContainerOptionsBuilder, RemoveVolumeOptions, UploadToContainerOptionsBuilder,
     },
 };
 use docker_gate::{GateLimits, Listener, Policy, serve};
@@ -71,7 +71,8 @@ pub async fn gate(policy: Policy) -> Option<Gate> {
         docker: client(&socket),
         daemon,
         socket,
-        name: format!("sandboxd-gatetest-{}-{count}", std::process::id()),
+        // No name is the beginning of another one's.
+        name: format!("sandboxd-gatetest-{}-{count}-t", std::process::id()),
         image: env::var("SANDBOX_TEST_IMAGE").unwrap_or_else(|_| IMAGE.into()),
         _folder: folder,
         _stop: stop,
@@ -238,7 +239,7 @@ impl Gate {
     pub async fn guest(&self, script: &str) -> String {
         let volume = self.make_volume("guest").await;
         let helper = self
-            .create("helper", self.helper(&volume, "/.sandbox"))
+            .create("installer", self.helper(&volume, "/.sandbox"))
             .await
             .unwrap();
         self.put(&helper, "/.sandbox", file("guest", script.as_bytes()))
@@ -255,29 +256,41 @@ impl Gate {
             .build();
         self.docker.remove_container(container, Some(options)).await
     }
+}
 
-    /// Removes all that this test has made, past the gate.
-    pub async fn clean(&self) {
-        let filters = HashMap::from([("name", vec![self.name.as_str()])]);
-        let options = bollard::query_parameters::ListContainersOptionsBuilder::default()
-            .all(true)
-            .filters(&filters)
-            .build();
-        for found in self.daemon.list_containers(Some(options)).await.unwrap() {
-            let options = RemoveContainerOptionsBuilder::default().force(true).build();
-            let _ = self
-                .daemon
-                .remove_container(&found.id.unwrap(), Some(options))
-                .await;
-        }
-        let options = bollard::query_parameters::ListVolumesOptionsBuilder::default()
-            .filters(&filters)
-            .build();
-        let found = self.daemon.list_volumes(Some(options)).await.unwrap();
-        for volume in found.volumes.unwrap_or_default() {
-            let none = None::<RemoveVolumeOptions>;
-            let _ = self.daemon.remove_volume(&volume.name, none).await;
-        }
+/// Removes all that the test has made, past the gate, also where it failed.
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let name = self.name.trim_start_matches("sandboxd-").to_owned();
+        let clean = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(clean(&client(&daemon_socket()), &name));
+        });
+        assert!(clean.join().is_ok() || std::thread::panicking());
+    }
+}
+
+async fn clean(daemon: &Docker, name: &str) {
+    let filters = HashMap::from([("name", vec![name])]);
+    let options = ListContainersOptionsBuilder::default()
+        .all(true)
+        .filters(&filters)
+        .build();
+    for found in daemon.list_containers(Some(options)).await.unwrap() {
+        let options = RemoveContainerOptionsBuilder::default().force(true).build();
+        let id = found.id.unwrap();
+        daemon.remove_container(&id, Some(options)).await.unwrap();
+    }
+    let options = ListVolumesOptionsBuilder::default()
+        .filters(&filters)
+        .build();
+    let found = daemon.list_volumes(Some(options)).await.unwrap();
+    for volume in found.volumes.unwrap_or_default() {
+        let none = None::<RemoveVolumeOptions>;
+        daemon.remove_volume(&volume.name, none).await.unwrap();
     }
 }
 
@@ -297,13 +310,15 @@ pub fn mount(source: &str, target: &str, read_only: bool) -> Mount {
 
 pub fn file(name: &str, content: &[u8]) -> Vec<u8> {
     let mut header = tar::Header::new_gnu();
+    // Names too that the writer would not take.
+    header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
     header.set_size(content.len() as u64);
     header.set_mode(0o755);
     header.set_uid(0);
     header.set_gid(0);
     header.set_cksum();
     let mut archive = tar::Builder::new(Vec::new());
-    archive.append_data(&mut header, name, content).unwrap();
+    archive.append(&header, content).unwrap();
     archive.into_inner().unwrap()
 }
 

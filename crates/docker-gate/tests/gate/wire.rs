@@ -146,5 +146,4 @@ async fn to_attach_is_to_ask_for_the_stream() {
         .post(&format!("/containers/{id}/attach?stream=1"), "")
         .await;
     assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
-    gate.clean().await;
 }
