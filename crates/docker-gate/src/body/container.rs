@@ -92,6 +92,7 @@ pub fn container(policy: &Policy, body: &[u8]) -> Result<Container> {
         fields.flag(flag)?;
     }
 
+    health(&mut fields)?;
     let host = fields
         .take("HostConfig")
         .ok_or_else(|| Refusal::forbidden("HostConfig must be given"))?;
@@ -102,6 +103,22 @@ pub fn container(policy: &Policy, body: &[u8]) -> Result<Container> {
         body: fields.close()?,
         volumes: host.volumes,
     })
+}
+
+/// That of the image may be switched off, and none switched on.
+fn health(fields: &mut Fields) -> Result<()> {
+    let Some(check) = fields.take("Healthcheck") else {
+        return Ok(());
+    };
+    let mut check = Fields::open("Healthcheck", check)?;
+    let test = check.take_texts("Test")?.unwrap_or_default();
+    if test != ["NONE"] {
+        return Err(check.refuse("Test", "must be [\"NONE\"]"));
+    }
+    check.keep("Test", test);
+    let check = check.close()?;
+    fields.keep("Healthcheck", check);
+    Ok(())
 }
 
 fn is_host_name(text: &str) -> bool {
@@ -128,6 +145,7 @@ pub(super) mod tests {
             "OpenStdin": true, "StdinOnce": true, "Tty": false,
             "AttachStdin": true, "AttachStdout": true, "AttachStderr": true,
             "NetworkDisabled": true,
+            "Healthcheck": {"Test": ["NONE"]},
             "HostConfig": {
                 "Mounts": [
                     {"Type": "volume", "Source": "sandboxd-guest-1", "Target": "/.sandbox",
@@ -208,6 +226,8 @@ pub(super) mod tests {
             ),
             ("Volumes", json!({"/x": {}})),
             ("Healthcheck", json!({"Test": ["CMD", "x"]})),
+            ("Healthcheck", json!({"Test": ["NONE"], "Interval": 1})),
+            ("Healthcheck", json!({"Interval": 1})),
             ("ExposedPorts", json!({"80/tcp": {}})),
             (
                 "NetworkingConfig",

@@ -25,6 +25,22 @@ const SECCOMP: &str = "seccomp=";
 const GPU_DRIVERS: [&str; 2] = ["", "nvidia"];
 const GPU_ABILITIES: [&str; 4] = ["gpu", "nvidia", "compute", "utility"];
 
+/// What the engine covers itself; a list of a caller's own stands in its place.
+const MASKED: [&str; 12] = [
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+];
+
 #[derive(Debug)]
 pub struct Host {
     pub body: Value,
@@ -81,6 +97,7 @@ pub fn check(policy: &Policy, role: Role, host: Value) -> Result<Host> {
     fields.text("CgroupnsMode", "must be `private`", |mode| {
         mode == "private"
     })?;
+    masked(&mut fields)?;
     fields.flag("Init")?;
     fields.flag("AutoRemove")?;
     fields.number("OomScoreAdj", 0..=1000)?;
@@ -130,6 +147,28 @@ fn no_new_privileges(fields: &mut Fields) -> Result<Option<String>> {
     let kept: Vec<String> = privileges.iter().cloned().chain(profile).collect();
     fields.keep("SecurityOpt", kept);
     Ok(privileges)
+}
+
+/// More may be covered than the engine does, and not less.
+fn masked(fields: &mut Fields) -> Result<()> {
+    let Some(paths) = fields.take_texts("MaskedPaths")? else {
+        return Ok(());
+    };
+    let plain = |path: &String| {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || b"/_.-".contains(&b);
+        (path.starts_with("/proc/") || path.starts_with("/sys/"))
+            && path.bytes().all(allowed)
+            && !path.split('/').any(|part| part == "..")
+    };
+    let covers = |path: &&str| paths.iter().any(|given| given == path);
+    if !paths.iter().all(plain) {
+        return Err(fields.refuse("MaskedPaths", "may be paths below /proc and /sys"));
+    }
+    if let Some(missing) = MASKED.iter().find(|path| !covers(path)) {
+        return Err(fields.refuse("MaskedPaths", &format!("must have `{missing}` in it")));
+    }
+    fields.keep("MaskedPaths", paths);
+    Ok(())
 }
 
 /// What a sandbox says goes to the service, and fills no disk of the daemon.
@@ -260,7 +299,7 @@ mod tests {
             ("OomScoreAdj", json!(-1000)),
             ("Runtime", json!("runc")),
             ("Annotations", json!({"a": "b"})),
-            ("MaskedPaths", json!(["/x"])),
+            ("MaskedPaths", json!(["/proc/kcore"])),
             ("ReadonlyPaths", json!(["/x"])),
             ("RestartPolicy", json!({"Name": "always"})),
             ("VolumeDriver", json!("x")),
@@ -323,6 +362,22 @@ mod tests {
             json!(["no-new-privileges:true", 1]),
         ] {
             refused(&Policy::default(), "SecurityOpt", &options);
+        }
+    }
+
+    #[test]
+    fn more_may_be_masked_and_not_less() {
+        let with = |paths: &[&str]| {
+            let mut body = sandbox();
+            body["HostConfig"]["MaskedPaths"] = json!(paths);
+            check(&Policy::default(), &body).is_ok()
+        };
+        let all = super::MASKED;
+        assert!(with(&all));
+        assert!(with(&[&all[..], &["/sys/devices/virtual/dmi"]].concat()));
+        assert!(!with(&all[1..]));
+        for bad in ["/workspace", "/proc/../etc", "proc/x", "/proc/\n", "/"] {
+            assert!(!with(&[&all[..], &[bad]].concat()), "{bad}");
         }
     }
 

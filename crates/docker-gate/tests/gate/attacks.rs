@@ -18,7 +18,7 @@ use docker_gate::Policy;
 use futures::StreamExt as _;
 use serde_json::json;
 
-use crate::support::{Gate, file, gate, labels, status};
+use crate::support::{Gate, file, gate, image, labels, status};
 
 type Change = fn(&mut ContainerCreateBody, &mut HostConfig);
 
@@ -171,7 +171,7 @@ async fn only_permitted_images_are_run() {
     let guest = gate.make_volume("guest").await;
     let body = gate.sandbox(&guest, &guest);
     assert_eq!(status(gate.create("sandbox", body).await).0, 403);
-    assert_eq!(status(gate.docker.inspect_image("test-base").await).0, 403);
+    assert_eq!(status(gate.docker.inspect_image(&image()).await).0, 403);
 }
 
 /// A container that somebody else made on the daemon.

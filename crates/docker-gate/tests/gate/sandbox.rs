@@ -16,7 +16,7 @@ use docker_gate::Policy;
 use futures::StreamExt as _;
 use tokio::{io::AsyncWriteExt as _, time::timeout};
 
-use crate::support::{Gate, gate, status};
+use crate::support::{Gate, gate, image, status};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -40,7 +40,7 @@ async fn sandbox(gate: &Gate, script: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sandbox_lives_and_its_stream_goes_both_ways() {
-    let policy = Policy::default().with_image("test-base").unwrap();
+    let policy = Policy::default().with_image(&image()).unwrap();
     let Some(gate) = gate(policy).await else {
         return;
     };
@@ -48,7 +48,7 @@ async fn a_sandbox_lives_and_its_stream_goes_both_ways() {
     assert!(docker.clone().negotiate_version().await.is_ok());
     docker.ping().await.unwrap();
     docker.info().await.unwrap();
-    docker.inspect_image("test-base").await.unwrap();
+    docker.inspect_image(&image()).await.unwrap();
     let id = sandbox(&gate, "#!/bin/sh\necho ready >&2\nexec cat\n").await;
 
     let mut attached = docker.attach_container(&id, Some(attach())).await.unwrap();
