@@ -91,3 +91,37 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallGuard<S> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use tokio::{io::AsyncWriteExt as _, sync::Semaphore, time::timeout};
+
+    /// A stream whose other end takes eight bytes and no more.
+    fn stalled(limit: Duration, released: &Released) -> StallGuard<tokio::io::DuplexStream> {
+        let (stream, other) = tokio::io::duplex(8);
+        std::mem::forget(other);
+        let slots = Arc::new(Semaphore::new(1));
+        let slot = slots.try_acquire_owned().unwrap();
+        StallGuard::new(stream, limit, Arc::clone(released), slot)
+    }
+
+    #[tokio::test]
+    async fn a_client_that_takes_no_answer_is_left() {
+        let released = Released::default();
+        let mut stream = stalled(Duration::from_millis(50), &released);
+        let error = stream.write_all(&[0; 100]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_stream_may_pause() {
+        let released = Released::default();
+        released.store(true, Ordering::Relaxed);
+        let mut stream = stalled(Duration::from_millis(50), &released);
+        let write = stream.write_all(&[0; 100]);
+        assert!(timeout(Duration::from_millis(300), write).await.is_err());
+    }
+}

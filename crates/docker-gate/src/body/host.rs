@@ -66,31 +66,26 @@ pub fn check(policy: &Policy, role: Role, host: Value) -> Result<Host> {
     if runs || runtime.is_some() {
         policy.check_runtime(runtime.as_deref())?;
     }
-    let given = [
-        fields.text("IpcMode", "must be `private`", |mode| {
-            ["private", "none"].contains(&mode)
-        })?,
-        read_only(&mut fields)?,
-        capabilities(&mut fields)?,
-        no_new_privileges(&mut fields)?,
-        log(&mut fields)?,
-    ];
-    let names = [
-        "IpcMode",
-        "ReadonlyRootfs",
-        "CapDrop",
-        "SecurityOpt",
-        "LogConfig",
-    ];
-    let rules = [
-        "`private`",
-        "true",
-        "[\"ALL\"]",
-        "[\"no-new-privileges:true\"]",
-        "{\"Type\": \"none\"}",
-    ];
-    for ((value, name), rule) in given.iter().zip(names).zip(rules) {
-        if runs && value.is_none() {
+    let ipc = fields.text("IpcMode", "must be `private`", |mode| {
+        ["private", "none"].contains(&mode)
+    })?;
+    // None of these is what Docker does by itself.
+    for (name, rule, given) in [
+        ("IpcMode", "`private`", ipc.is_some()),
+        (
+            "ReadonlyRootfs",
+            "true",
+            fields.flag("ReadonlyRootfs")? == Some(true),
+        ),
+        ("CapDrop", "[\"ALL\"]", no_capabilities(&mut fields)?),
+        (
+            "SecurityOpt",
+            "[\"no-new-privileges:true\"]",
+            no_new_privileges(&mut fields)?,
+        ),
+        ("LogConfig", "{\"Type\": \"none\"}", no_log(&mut fields)?),
+    ] {
+        if runs && !given {
             return Err(fields.refuse(name, &format!("must be given, as {rule}")));
         }
     }
@@ -108,31 +103,23 @@ pub fn check(policy: &Policy, role: Role, host: Value) -> Result<Host> {
     })
 }
 
-fn read_only(fields: &mut Fields) -> Result<Option<String>> {
-    let given = fields.flag("ReadonlyRootfs")?;
-    Ok(given.filter(|given| *given).map(|given| given.to_string()))
-}
-
-fn capabilities(fields: &mut Fields) -> Result<Option<String>> {
+fn no_capabilities(fields: &mut Fields) -> Result<bool> {
     let Some(dropped) = fields.take_texts("CapDrop")? else {
-        return Ok(None);
+        return Ok(false);
     };
     if dropped != ["ALL"] {
         return Err(fields.refuse("CapDrop", "must be [\"ALL\"]"));
     }
     fields.keep("CapDrop", dropped);
-    Ok(Some("ALL".into()))
+    Ok(true)
 }
 
-fn no_new_privileges(fields: &mut Fields) -> Result<Option<String>> {
-    let Some(options) = fields.take_texts("SecurityOpt")? else {
-        return Ok(None);
-    };
-    let mut privileges = None;
+fn no_new_privileges(fields: &mut Fields) -> Result<bool> {
+    let mut given = false;
     let mut profile = None;
-    for option in options {
-        if NO_NEW_PRIVILEGES.contains(&option.as_str()) && privileges.is_none() {
-            privileges = Some(NO_NEW_PRIVILEGES[1].to_owned());
+    for option in fields.take_texts("SecurityOpt")?.unwrap_or_default() {
+        if NO_NEW_PRIVILEGES.contains(&option.as_str()) && !given {
+            given = true;
         } else if let Some(text) = option.strip_prefix(SECCOMP)
             && profile.is_none()
         {
@@ -144,9 +131,12 @@ fn no_new_privileges(fields: &mut Fields) -> Result<Option<String>> {
             ));
         }
     }
-    let kept: Vec<String> = privileges.iter().cloned().chain(profile).collect();
-    fields.keep("SecurityOpt", kept);
-    Ok(privileges)
+    let kept = given.then(|| NO_NEW_PRIVILEGES[1].to_owned());
+    let kept: Vec<String> = kept.into_iter().chain(profile).collect();
+    if !kept.is_empty() {
+        fields.keep("SecurityOpt", kept);
+    }
+    Ok(given)
 }
 
 /// More may be covered than the engine does, and not less.
@@ -172,14 +162,14 @@ fn masked(fields: &mut Fields) -> Result<()> {
 }
 
 /// What a sandbox says goes to the service, and fills no disk of the daemon.
-fn log(fields: &mut Fields) -> Result<Option<String>> {
+fn no_log(fields: &mut Fields) -> Result<bool> {
     let Some(log) = fields.take("LogConfig") else {
-        return Ok(None);
+        return Ok(false);
     };
     let mut log = Fields::open(&fields.at("LogConfig"), log)?;
     let kind = log.text("Type", "must be `none`", |kind| kind == "none")?;
     fields.keep("LogConfig", log.close()?);
-    Ok(kind)
+    Ok(kind.is_some())
 }
 
 fn gpus(fields: &mut Fields, policy: &Policy) -> Result<()> {

@@ -6,6 +6,7 @@
 )]
 
 mod attacks;
+mod backend;
 mod sandbox;
 mod support;
 mod wire;

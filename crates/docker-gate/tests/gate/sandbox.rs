@@ -12,11 +12,11 @@ use bollard::{
         WaitContainerOptionsBuilder,
     },
 };
-use docker_gate::Policy;
+use docker_gate::{GateLimits, Policy};
 use futures::StreamExt as _;
 use tokio::{io::AsyncWriteExt as _, time::timeout};
 
-use crate::support::{Gate, gate, image, status};
+use crate::support::{Gate, gate, gate_with, image, status};
 
 const LIMIT: Duration = Duration::from_secs(30);
 
@@ -228,4 +228,61 @@ async fn the_workspace_is_given_to_its_user() {
     .unwrap();
     assert_eq!(String::from_utf8(said).unwrap(), "65532\n65532\nok\n");
     gate.remove(&id).await.unwrap();
+}
+
+/// The stream of a sandbox that says back what it is told, once it has.
+async fn echo(gate: &Gate) -> bollard::container::AttachContainerResults {
+    let id = sandbox(gate, "#!/bin/sh\nexec cat\n").await;
+    let mut attached = gate
+        .docker
+        .attach_container(&id, Some(attach()))
+        .await
+        .unwrap();
+    // Past the gate: it may take no more connections.
+    gate.daemon
+        .start_container(&id, None::<StartContainerOptions>)
+        .await
+        .unwrap();
+    attached.input.write_all(b"hello").await.unwrap();
+    let said = timeout(LIMIT, attached.output.next()).await.unwrap();
+    assert_eq!(said.unwrap().unwrap().into_bytes(), "hello");
+    attached
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_is_a_connection_as_long_as_it_lives() {
+    let limits = GateLimits {
+        max_connections: 1,
+        ..GateLimits::default()
+    };
+    let Some(gate) = gate_with(Policy::default(), limits).await else {
+        return;
+    };
+    let mut attached = echo(&gate).await;
+    let ping = gate.docker.ping();
+    let waits = timeout(Duration::from_secs(1), ping).await;
+    assert!(waits.is_err(), "one more was taken: {waits:?}");
+    attached.input.shutdown().await.unwrap();
+    timeout(LIMIT, async {
+        while attached.output.next().await.is_some() {}
+    })
+    .await
+    .unwrap();
+    drop(attached);
+    timeout(LIMIT, gate.docker.ping()).await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_end_with_the_gate() {
+    let Some(mut gate) = gate(Policy::default()).await else {
+        return;
+    };
+    let mut attached = echo(&gate).await;
+    gate.end();
+    timeout(LIMIT, async {
+        while let Some(Ok(_)) = attached.output.next().await {}
+    })
+    .await
+    .unwrap();
+    assert!(gate.docker.ping().await.is_err());
 }

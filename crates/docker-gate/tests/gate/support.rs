@@ -40,12 +40,16 @@ pub struct Gate {
     pub name: String,
     image: String,
     _folder: TempDir,
-    _stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
 }
 
 /// The gate, or `None` where there is no daemon: then the test says so, and fails
 /// in CI.
 pub async fn gate(policy: Policy) -> Option<Gate> {
+    gate_with(policy, GateLimits::default()).await
+}
+
+pub async fn gate_with(policy: Policy, limits: GateLimits) -> Option<Gate> {
     let upstream = daemon_socket()?;
     let daemon = client(&upstream);
     daemon.ping().await.unwrap();
@@ -60,7 +64,7 @@ pub async fn gate(policy: Policy) -> Option<Gate> {
         let stopped = async {
             let _ = stopped.await;
         };
-        serve(listener, policy, behind, GateLimits::default(), stopped).await;
+        serve(listener, policy, behind, limits, stopped).await;
     });
     Some(Gate {
         docker: client(&socket),
@@ -71,7 +75,7 @@ pub async fn gate(policy: Policy) -> Option<Gate> {
         name: format!("sandboxd-gatetest-{}-{count}-t", std::process::id()),
         image: image(),
         _folder: folder,
-        _stop: stop,
+        stop: Some(stop),
     })
 }
 
@@ -106,6 +110,16 @@ pub fn labels() -> HashMap<String, String> {
 impl Gate {
     pub fn named(&self, what: &str) -> String {
         format!("{}-{what}", self.name)
+    }
+
+    /// Where the gate listens, as in DOCKER_HOST.
+    pub fn host(&self) -> String {
+        format!("unix://{}", self.socket.display())
+    }
+
+    /// Ends the gate, and not what it has let through.
+    pub fn end(&mut self) {
+        self.stop = None;
     }
 
     /// Sends bytes as they are, and gives back all of the answer.
