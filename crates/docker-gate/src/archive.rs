@@ -162,7 +162,10 @@ mod tests {
         builder.into_inner().unwrap().into()
     }
 
-    fn sent(folder: Folder, archive: &Bytes) -> Result<Vec<(String, u32, u64, Vec<u8>)>> {
+    /// Path, mode, owner, content.
+    type Sent = (String, u32, u64, Vec<u8>);
+
+    fn sent(folder: Folder, archive: &Bytes) -> Result<Vec<Sent>> {
         let all = check(folder, archive)?.concat();
         let mut reader = Archive::new(all.as_slice());
         Ok(reader
