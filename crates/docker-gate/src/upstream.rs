@@ -20,7 +20,6 @@ use tracing::{debug, warn};
 
 use crate::{
     call::Patience,
-    json,
     refusal::{Refusal, Result},
 };
 
@@ -157,8 +156,9 @@ pub async fn read(answer: Response<Incoming>) -> Result<Answer> {
 
 impl Answer {
     pub fn json(&self) -> Result<Value> {
-        // Written by the daemon; still, nothing is decided by what is ambiguous.
-        json::parse(&self.body)
+        // The daemon's own, and not looked through like a caller's: labels of an image
+        // may well differ in case alone.
+        serde_json::from_slice(&self.body)
             .map_err(|_| Refusal::upstream("the Docker daemon's answer is not JSON"))
     }
 

@@ -7,6 +7,7 @@
 
 mod attacks;
 mod backend;
+mod listener;
 mod sandbox;
 mod support;
 mod wire;
