@@ -92,6 +92,8 @@ pub fn container(policy: &Policy, body: &[u8]) -> Result<Container> {
         fields.flag(flag)?;
     }
 
+    // Longer would hold a daemon that is to end.
+    fields.number("StopTimeout", 1..=10)?;
     health(&mut fields)?;
     let host = fields
         .take("HostConfig")
@@ -145,7 +147,7 @@ pub(super) mod tests {
             "OpenStdin": true, "StdinOnce": true, "Tty": false,
             "AttachStdin": true, "AttachStdout": true, "AttachStderr": true,
             "NetworkDisabled": true,
-            "Healthcheck": {"Test": ["NONE"]},
+            "Healthcheck": {"Test": ["NONE"]}, "StopTimeout": 1,
             "HostConfig": {
                 "Mounts": [
                     {"Type": "volume", "Source": "sandboxd-guest-1", "Target": "/.sandbox",
@@ -233,6 +235,8 @@ pub(super) mod tests {
                 "NetworkingConfig",
                 json!({"EndpointsConfig": {"bridge": {"Links": ["a"]}}}),
             ),
+            ("StopTimeout", json!(-1)),
+            ("StopTimeout", json!(3600)),
             ("StopSignal", json!("KILL")),
             ("Shell", json!(["x"])),
             ("Unheard", json!("x")),

@@ -285,24 +285,28 @@ impl Drop for Gate {
     }
 }
 
+/// What has the test's name in its own, and what the backend made for it.
 async fn clean(daemon: &Docker, name: &str) {
-    let filters = HashMap::from([("name", vec![name])]);
-    let options = ListContainersOptionsBuilder::default()
-        .all(true)
-        .filters(&filters)
-        .build();
-    for found in daemon.list_containers(Some(options)).await.unwrap() {
-        let options = RemoveContainerOptionsBuilder::default().force(true).build();
-        let id = found.id.unwrap();
-        daemon.remove_container(&id, Some(options)).await.unwrap();
-    }
-    let options = ListVolumesOptionsBuilder::default()
-        .filters(&filters)
-        .build();
-    let found = daemon.list_volumes(Some(options)).await.unwrap();
-    for volume in found.volumes.unwrap_or_default() {
-        let none = None::<RemoveVolumeOptions>;
-        daemon.remove_volume(&volume.name, none).await.unwrap();
+    let owner = format!("dev.sandboxd.owner=sandboxd-{name}");
+    for (filter, value) in [("name", name), ("label", &owner)] {
+        let filters = HashMap::from([(filter, vec![value])]);
+        let options = ListContainersOptionsBuilder::default()
+            .all(true)
+            .filters(&filters)
+            .build();
+        for found in daemon.list_containers(Some(options)).await.unwrap() {
+            let options = RemoveContainerOptionsBuilder::default().force(true).build();
+            let id = found.id.unwrap();
+            daemon.remove_container(&id, Some(options)).await.unwrap();
+        }
+        let options = ListVolumesOptionsBuilder::default()
+            .filters(&filters)
+            .build();
+        let found = daemon.list_volumes(Some(options)).await.unwrap();
+        for volume in found.volumes.unwrap_or_default() {
+            let none = None::<RemoveVolumeOptions>;
+            daemon.remove_volume(&volume.name, none).await.unwrap();
+        }
     }
 }
 
