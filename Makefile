@@ -4,7 +4,7 @@ SHELL := /bin/bash
 STATE ?= $(CURDIR)/.state
 export SANDBOX_STATE_DIR ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/sandboxd; else echo $(STATE); fi)
 
-.PHONY: help run test demo lint fmt build deps test-deps openapi clean
+.PHONY: help run test demo bench lint fmt build deps test-deps openapi clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ demo: deps build ## start the service, take a tour by curl, stop it
 
 test: test-deps ## install what the tests need and run all of them
 	cargo test --locked --workspace
+
+bench: test-deps build ## time the service against what it is built on, side by side
+	cargo run --release --locked -q -p sandbox-bench -- target/release/sandboxd
 
 lint: ## formatting, clippy, shell scripts
 	cargo fmt --all --check

@@ -29,3 +29,7 @@ pub(crate) fn is_missing(error: &Docker) -> bool {
 pub(crate) fn is_conflict(error: &Docker) -> bool {
     status(error) == Some(409)
 }
+
+pub(crate) fn is_forbidden(error: &Docker) -> bool {
+    status(error) == Some(403)
+}

@@ -24,7 +24,7 @@ use tracing::warn;
 use crate::{
     config::DockerConfig,
     container,
-    error::{failed, is_conflict, is_missing},
+    error::{failed, is_conflict, is_forbidden, is_missing},
     events::Death,
 };
 
@@ -101,6 +101,11 @@ pub(crate) async fn remove(docker: &Docker, container: &str) {
         match docker.remove_container(container, Some(options)).await {
             Ok(()) => return,
             Err(error) if is_missing(&error) => return,
+            // It is not this service's: a gate before the daemon says so.
+            Err(error) if is_forbidden(&error) => {
+                warn!("a container is not ours to remove: {error}");
+                return;
+            }
             // Somebody else removes it: until that is done its name and volume are taken.
             Err(error) if is_conflict(&error) => sleep(LOOK_AGAIN).await,
             Err(error) => {
