@@ -2,7 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -47,6 +50,8 @@ pub struct DockerBackend {
     guest: Guest,
     /// Images that are on the daemon, and the guest with them.
     prepared: tokio::sync::Mutex<HashMap<String, Image>>,
+    /// The storage keeps volumes within their sizes.
+    quota: AtomicBool,
     /// Workspaces that programs can write, as far as this service knows.
     given: Mutex<BTreeSet<SandboxId>>,
     /// The last container of each id, and whether it is gone.
@@ -63,6 +68,7 @@ impl DockerBackend {
             guest: Guest::new(config.guest.clone(), &names),
             names,
             prepared: tokio::sync::Mutex::default(),
+            quota: AtomicBool::new(false),
             given: Mutex::default(),
             last: Mutex::default(),
             survivors: Survivors::default(),
@@ -91,6 +97,10 @@ impl DockerBackend {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn has_quota(&self) -> bool {
+        self.quota.load(Ordering::Relaxed)
+    }
+
     fn given(&self) -> MutexGuard<'_, BTreeSet<SandboxId>> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,6 +120,8 @@ impl DockerBackend {
         let ensure = async move { image::ensure(&daemon, &name, &config).await };
         let found = tokio::spawn(ensure).await.map_err(Error::internal)??;
         if prepared.is_empty() {
+            let quota = workspace::has_quota(docker, &self.names).await?;
+            self.quota.store(quota, Ordering::Relaxed);
             self.guest.install(docker, &self.names, image).await?;
         }
         prepared.insert(image.to_owned(), found);
@@ -165,7 +177,8 @@ impl DockerBackend {
     ) -> Result<DockerPlace> {
         let image_name = container::image(&self.config, spec);
         let image = self.prepare(docker, image_name).await?;
-        workspace::make(docker, &self.names, id).await?;
+        let quota = self.has_quota().then(|| spec.limits.disk.bytes());
+        workspace::make(docker, &self.names, id, quota).await?;
         if !image.owns_workspace && !self.given().contains(id) {
             workspace::give_to_user(docker, &self.names, image_name, id).await?;
             self.given().insert(id.clone());
@@ -211,6 +224,7 @@ impl DockerBackend {
             spec,
             workspace: &name,
             guest_volume: self.guest.volume(),
+            has_quota: self.has_quota(),
             owns_workspace: image.owns_workspace,
         };
         let mut labels = self.names.labels(id);
@@ -392,7 +406,13 @@ impl Backend for DockerBackend {
     fn enforcement(&self) -> Enforcement {
         Enforcement::from([
             ("cpus", "docker"),
-            ("disk", "rlimit and watch"),
+            (
+                "disk",
+                match self.has_quota() {
+                    true => "volume quota",
+                    false => "rlimit and watch",
+                },
+            ),
             ("memory", "docker"),
             ("pids", "docker"),
             ("tmp", "tmpfs"),

@@ -51,6 +51,8 @@ pub(crate) struct Shape<'a> {
     /// A new workspace is what the image has at its path; else it is empty, and
     /// belongs to whom it was given.
     pub owns_workspace: bool,
+    /// The volume has a size of its own, so that the guest need not watch it.
+    pub has_quota: bool,
 }
 
 /// The image that a sandbox has.
@@ -97,7 +99,6 @@ pub(crate) fn update(spec: &SandboxSpec) -> ContainerUpdateBody {
 
 impl Shape<'_> {
     pub fn body(&self, mut labels: HashMap<String, String>) -> ContainerCreateBody {
-        let limits = &self.spec.limits;
         labels.insert(SHAPE.into(), fixed(self.config, self.spec));
         ContainerCreateBody {
             image: Some(image(self.config, self.spec).to_owned()),
@@ -106,17 +107,7 @@ impl Shape<'_> {
             working_dir: Some(WORKSPACE.into()),
             env: Some(vec![format!("HOME={WORKSPACE}")]),
             entrypoint: Some(vec![guest_volume::PROGRAM.into()]),
-            cmd: Some(vec![
-                "serve".into(),
-                "--workspace".into(),
-                WORKSPACE.into(),
-                "--alone-seconds".into(),
-                self.config.alone_limit.as_secs().to_string(),
-                "--disk-bytes".into(),
-                limits.disk.bytes().to_string(),
-                "--file-bytes".into(),
-                limits.disk.bytes().to_string(),
-            ]),
+            cmd: Some(self.arguments()),
             labels: Some(labels),
             open_stdin: Some(true),
             // It outlives a service that is killed: the next one takes it over.
@@ -136,6 +127,21 @@ impl Shape<'_> {
             host_config: Some(self.host()),
             ..Default::default()
         }
+    }
+
+    /// Of the guest.
+    fn arguments(&self) -> Vec<String> {
+        let disk = self.spec.limits.disk.bytes().to_string();
+        let alone = self.config.alone_limit.as_secs().to_string();
+        let mut arguments: Vec<String> =
+            ["serve", "--workspace", WORKSPACE, "--alone-seconds", &alone]
+                .map(str::to_owned)
+                .into();
+        if !self.has_quota {
+            arguments.extend(["--disk-bytes".into(), disk.clone()]);
+        }
+        arguments.extend(["--file-bytes".into(), disk]);
+        arguments
     }
 
     fn host(&self) -> HostConfig {
@@ -260,6 +266,7 @@ mod tests {
             workspace: "work",
             guest_volume: "guest",
             owns_workspace: false,
+            has_quota: false,
         };
         shape.body(HashMap::new())
     }

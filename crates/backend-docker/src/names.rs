@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const OWNER: &str = "dev.sandboxd.owner";
 /// The sandbox's id.
 pub(crate) const SANDBOX: &str = "dev.sandboxd.sandbox";
-/// `sandbox`, `guest`, or `helper`: a container that is never started.
+/// `sandbox`, `guest`, `probe`, or `helper`: a container that is never started.
 pub(crate) const KIND: &str = "dev.sandboxd.kind";
 /// The version of the guest in it.
 pub(crate) const GUEST: &str = "dev.sandboxd.guest";
@@ -40,6 +40,10 @@ impl Names {
 
     pub fn of_guest(&self, version: &str) -> String {
         format!("sandboxd-{}-guest-{version}", short(&self.owner))
+    }
+
+    pub fn of_probe(&self) -> String {
+        format!("sandboxd-{}-probe", short(&self.owner))
     }
 
     /// Of one of its volumes or containers.

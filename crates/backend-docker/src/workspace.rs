@@ -1,5 +1,7 @@
 //! Workspaces: volumes that belong to the user that programs run as.
 
+use std::collections::HashMap;
+
 use bollard::{
     Docker,
     models::VolumeCreateRequest,
@@ -14,11 +16,40 @@ use crate::{
     names::{Names, SANDBOX},
 };
 
+/// Smallest volume that is asked for to see whether volumes can have sizes.
+const PROBE_BYTES: u64 = 1 << 20;
+
+/// Whether the daemon's storage keeps volumes within a size: its `local` driver does
+/// on file systems with project quotas (XFS with `pquota`, ext4 with `prjquota`), and
+/// says so where it cannot.
+pub(crate) async fn has_quota(docker: &Docker, names: &Names) -> Result<bool> {
+    let name = names.of_probe();
+    let volume = VolumeCreateRequest {
+        name: Some(name.clone()),
+        labels: Some(names.own("probe")),
+        driver_opts: Some(sized(PROBE_BYTES)),
+        ..Default::default()
+    };
+    let has = docker.create_volume(volume).await.is_ok();
+    remove_named(docker, &name).await?;
+    Ok(has)
+}
+
+fn sized(bytes: u64) -> HashMap<String, String> {
+    HashMap::from([("size".to_owned(), bytes.to_string())])
+}
+
 /// Makes the volume of a sandbox, unless it is there.
-pub(crate) async fn make(docker: &Docker, names: &Names, id: &SandboxId) -> Result<()> {
+pub(crate) async fn make(
+    docker: &Docker,
+    names: &Names,
+    id: &SandboxId,
+    quota: Option<u64>,
+) -> Result<()> {
     let volume = VolumeCreateRequest {
         name: Some(names.of(id)),
         labels: Some(names.labels(id)),
+        driver_opts: quota.map(sized),
         ..Default::default()
     };
     docker
@@ -66,8 +97,12 @@ pub(crate) async fn list(docker: &Docker, names: &Names) -> Result<Vec<SandboxId
 }
 
 pub(crate) async fn remove(docker: &Docker, names: &Names, id: &SandboxId) -> Result<()> {
+    remove_named(docker, &names.of(id)).await
+}
+
+async fn remove_named(docker: &Docker, name: &str) -> Result<()> {
     let options = None::<RemoveVolumeOptions>;
-    match docker.remove_volume(&names.of(id), options).await {
+    match docker.remove_volume(name, options).await {
         Ok(()) => Ok(()),
         Err(error) if is_missing(&error) => Ok(()),
         Err(error) => Err(failed("remove the workspace", error)),
