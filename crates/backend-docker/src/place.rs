@@ -14,7 +14,7 @@ use bollard::{Docker, query_parameters::RemoveContainerOptions};
 use futures::future::BoxFuture;
 use guest_client::{GuestClient, GuestConfig};
 use sandbox_backend::{Place, Usage};
-use sandbox_core::{Error, Result, SandboxSpec};
+use sandbox_core::{Error, Limits, Result, SandboxSpec};
 use tokio::{
     sync::watch,
     time::{sleep, timeout},
@@ -42,6 +42,8 @@ pub(crate) struct DockerPlace {
     config: Arc<DockerConfig>,
     /// What of it cannot be changed.
     shape: String,
+    /// As it was made.
+    limits: Limits,
     /// Dropped with the handle, which ends the sandbox too.
     end: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
@@ -76,6 +78,7 @@ impl DockerPlace {
             docker,
             container,
             shape: container::fixed(&config, spec),
+            limits: spec.limits.clone(),
             config,
             end,
             ended,
@@ -151,11 +154,11 @@ impl Place for DockerPlace {
         let config = GuestConfig {
             env: spec.env.clone(),
         };
-        tokio::try_join!(
-            limit(&self.docker, &self.container, spec),
-            self.guest.init(&config)
-        )?;
-        Ok(())
+        // The daemon takes longer than a run does.
+        if spec.limits != self.limits {
+            limit(&self.docker, &self.container, spec).await?;
+        }
+        self.guest.init(&config).await
     }
 
     async fn stop(&self) -> Result<()> {

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI32, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -43,6 +43,8 @@ pub(crate) struct Disk {
     /// `None`: the storage has a limit of its own, or there is none.
     limit: Option<u64>,
     full: AtomicBool,
+    /// A process of the guest's that is no program yet; 0 for none.
+    spare: AtomicI32,
     stirred: Notify,
 }
 
@@ -52,6 +54,7 @@ impl Disk {
             workspace,
             limit,
             full: AtomicBool::new(false),
+            spare: AtomicI32::new(0),
             stirred: Notify::new(),
         }
     }
@@ -61,6 +64,10 @@ impl Disk {
         if self.limit.is_some() {
             self.stirred.notify_one();
         }
+    }
+
+    pub fn spare_is(&self, pid: Option<i32>) {
+        self.spare.store(pid.unwrap_or(0), Ordering::SeqCst);
     }
 
     pub fn is_full(&self) -> bool {
@@ -116,7 +123,10 @@ impl Disk {
         }
         let full = used > limit;
         self.full.store(full, Ordering::Relaxed);
-        let programs = tree::descendants(me);
+        let mut programs = tree::descendants(me);
+        // What it runs later on could not write, however much room there is then.
+        let spare = self.spare.load(Ordering::SeqCst);
+        programs.retain(|pid| *pid != spare);
         if full {
             for pid in programs.iter().copied().filter_map(Pid::from_raw) {
                 let nothing = Rlimit {

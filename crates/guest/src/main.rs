@@ -30,13 +30,14 @@ mod workspace;
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
+use serde::{Deserialize, Serialize};
 use state::Guest;
 
 const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N]
-       sandbox-guest supervise [--terminal] [--file-bytes N] [--nproc N] [--data-bytes N] -- PROGRAM [ARGUMENT...]";
+       sandbox-guest supervise";
 
 /// Resource limits that are put on user programs, never on the guest itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UserLimits {
     /// Largest file that a program may write.
     pub file_bytes: Option<u64>,
@@ -54,7 +55,7 @@ enum Mode {
         /// All files together, where the storage does not see to it.
         disk_bytes: Option<u64>,
     },
-    Supervise(supervise::Options),
+    Supervise,
 }
 
 fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error> {
@@ -62,13 +63,11 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mut workspace = None;
     let mut alone = None;
     let mut disk_bytes = None;
-    let mut terminal = false;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
         Some(other) => return Err(other.unexpected()),
         None => return Err("no mode".into()),
     };
-    let mut program = Vec::new();
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("workspace") => workspace = Some(PathBuf::from(parser.value()?)),
@@ -79,11 +78,6 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
-            Arg::Long("terminal") => terminal = true,
-            Arg::Value(first) => {
-                program.push(first);
-                program.extend(parser.raw_args()?);
-            }
             other => return Err(other.unexpected()),
         }
     }
@@ -93,12 +87,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
             alone,
             disk_bytes,
         },
-        "supervise" if !program.is_empty() => Mode::Supervise(supervise::Options {
-            terminal,
-            limits,
-            program,
-        }),
-        "supervise" => return Err("no program".into()),
+        "supervise" => Mode::Supervise,
         _ => return Err(format!("`{mode}` is not a mode").into()),
     };
     Ok((mode, limits))
@@ -118,7 +107,7 @@ fn main() -> ExitCode {
             alone,
             disk_bytes,
         } => serve::serve(Guest::new(workspace, disk_bytes), limits, alone),
-        Mode::Supervise(options) => supervise::supervise(options),
+        Mode::Supervise => supervise::supervise(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

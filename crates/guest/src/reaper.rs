@@ -35,14 +35,15 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a child; the receiver resolves when it has ended.
-    pub fn spawn(&self, command: &mut Command) -> io::Result<oneshot::Receiver<()>> {
+    /// Starts a child and gives its pid; the receiver resolves when it has ended.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<(i32, oneshot::Receiver<()>)> {
         let (ended, wait) = oneshot::channel();
         // Held over the spawn, so that a child that ends at once finds its waiter.
         let mut waiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let child = command.spawn()?;
-        waiters.insert(i32::try_from(child.id()).unwrap_or(-1), ended);
-        Ok(wait)
+        let pid = i32::try_from(child.id()).unwrap_or(-1);
+        waiters.insert(pid, ended);
+        Ok((pid, wait))
     }
 
     fn reap(&self) {

@@ -5,35 +5,18 @@ mod capture;
 mod pipes;
 mod script;
 mod spill;
+mod supervisors;
 mod to_end;
 
-use std::{
-    collections::BTreeMap,
-    io,
-    mem::MaybeUninit,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream as StdUnixStream,
-    },
-    path::PathBuf,
-    process::{Command, Stdio},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
 
 use connectrpc::ConnectError;
-use rustix::{
-    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
-    process::{Pid, Signal, kill_process, kill_process_group},
-};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::RunResponse;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
-    net::{
-        UnixStream,
-        unix::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::{Mutex, mpsc, oneshot},
 };
 
@@ -41,6 +24,7 @@ pub(crate) use build::Build;
 pub(crate) use capture::{Sink, read_all};
 pub(crate) use pipes::{input_pipe, null_input, output_pipe};
 pub(crate) use script::ScriptFile;
+use supervisors::Supervisors;
 pub(crate) use to_end::{RunToEnd, run_to_end};
 
 use crate::{
@@ -49,7 +33,7 @@ use crate::{
     error::error,
     reaper::Reaper,
     supervise::{
-        control::{Exit, Order, Report},
+        control::{Begin, Exit, Order, Report},
         tree,
     },
 };
@@ -84,7 +68,7 @@ pub(crate) struct Start {
 /// Starts programs; a clone is the same starter.
 #[derive(Clone)]
 pub(crate) struct Starter {
-    reaper: Reaper,
+    supervisors: Supervisors,
     limits: UserLimits,
     disk: Arc<Disk>,
 }
@@ -103,7 +87,7 @@ pub(crate) struct Control(Arc<Mutex<OwnedWriteHalf>>);
 impl Starter {
     pub fn new(reaper: Reaper, limits: UserLimits, disk: Arc<Disk>) -> Self {
         Self {
-            reaper,
+            supervisors: Supervisors::new(reaper, Arc::clone(&disk)),
             limits,
             disk,
         }
@@ -117,14 +101,36 @@ impl Starter {
             ));
         }
         let program = start.argv.first().cloned().unwrap_or_default();
-        let spawned = self.spawn(start).map_err(|e| spawn_error(&e, &program))?;
-        let (reports, orders) = spawned.into_split();
+        let begin = Begin {
+            argv: start.argv,
+            env: start.env,
+            cwd: start.cwd,
+            terminal: start.terminal,
+            limits: UserLimits {
+                file_bytes: match self.disk.is_full() {
+                    true => Some(0),
+                    false => self.limits.file_bytes,
+                },
+                ..self.limits
+            },
+        };
+        let streams = [start.stdin, start.stdout, start.stderr];
+        let begun = self.supervisors.begin(&begin, &streams).await;
+        // The pipes end with the program.
+        drop(streams);
+        let control = begun.map_err(|e| spawn_error(&e, &program))?;
+        self.disk.stir();
+        let (reports, orders) = control.into_split();
         let mut reports = BufReader::new(reports);
         let first = tokio::time::timeout(START_LIMIT, next_report(&mut reports)).await;
         match first {
             Ok(Some(Report::Started { pid })) => {
                 let (ended, exit) = oneshot::channel();
-                tokio::spawn(follow_reports(reports, pid, ended));
+                let supervisors = self.supervisors.clone();
+                tokio::spawn(async move {
+                    follow_reports(reports, pid, ended).await;
+                    supervisors.refill();
+                });
                 Ok(Running {
                     pid,
                     control: Control(Arc::new(Mutex::new(orders))),
@@ -150,55 +156,6 @@ impl Starter {
             )),
         }
     }
-
-    fn spawn(&self, start: Start) -> io::Result<UnixStream> {
-        let (ours, theirs) = StdUnixStream::pair()?;
-        let file_bytes = match self.disk.is_full() {
-            true => Some(0),
-            false => self.limits.file_bytes,
-        };
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("supervise");
-        for (name, value) in [
-            ("--file-bytes", file_bytes),
-            ("--nproc", self.limits.nproc),
-            ("--data-bytes", self.limits.data_bytes),
-        ] {
-            if let Some(value) = value {
-                command.arg(name).arg(value.to_string());
-            }
-        }
-        if start.terminal {
-            command.arg("--terminal");
-        }
-        command
-            .arg("--")
-            .args(start.argv)
-            .env_clear()
-            .envs(start.env)
-            .current_dir(start.cwd)
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::from(start.stdout))
-            .stderr(Stdio::from(start.stderr));
-        // Nobody waits: its end shows on the control stream.
-        drop(self.reaper.spawn(&mut command)?);
-        self.disk.stir();
-        send_fd(&ours, &start.stdin)?;
-        ours.set_nonblocking(true)?;
-        UnixStream::from_std(ours)
-    }
-}
-
-fn send_fd(control: &StdUnixStream, fd: &OwnedFd) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [fd.as_fd()];
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("no room for a descriptor"));
-    }
-    let byte = [io::IoSlice::new(&[0])];
-    sendmsg(control, &byte, &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
 }
 
 async fn next_report(reports: &mut BufReader<OwnedReadHalf>) -> Option<Report> {

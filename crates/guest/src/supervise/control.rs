@@ -1,8 +1,24 @@
 //! What the guest and a supervisor say to each other: one JSON object a line.
 
+use std::{collections::BTreeMap, path::PathBuf};
+
 use serde::{Deserialize, Serialize};
 
-/// From the guest.
+use crate::UserLimits;
+
+/// The first word from the guest, after the program's three streams: how long the
+/// rest is, and that as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Begin {
+    pub argv: Vec<String>,
+    pub env: BTreeMap<String, String>,
+    pub cwd: PathBuf,
+    /// The streams are a terminal that the program shall control.
+    pub terminal: bool,
+    pub limits: UserLimits,
+}
+
+/// From the guest, later on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// SIGTERM to all that the program has started, and SIGKILL after the grace.

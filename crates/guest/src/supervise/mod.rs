@@ -10,9 +10,8 @@ pub(crate) mod control;
 pub(crate) mod tree;
 
 use std::{
-    ffi::OsString,
     fs, io,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     mem::MaybeUninit,
     os::{
         fd::{AsFd, OwnedFd},
@@ -27,7 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use control::{Exit, Order, Report};
+use control::{Begin, Exit, Order, Report};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::{
     io::Errno,
@@ -45,13 +44,6 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 /// A run that cannot be ended in this time is left to the guest.
 const KILL_LIMIT: Duration = Duration::from_secs(2);
 
-pub(crate) struct Options {
-    /// The program's streams are a terminal that it shall control.
-    pub terminal: bool,
-    pub limits: UserLimits,
-    pub program: Vec<OsString>,
-}
-
 #[derive(Default)]
 struct Run {
     /// All that the program started is being ended.
@@ -60,39 +52,42 @@ struct Run {
     over: AtomicBool,
 }
 
-/// Runs the program to its end. Standard input is the guest's end of control;
-/// the program's own standard input arrives over it.
-pub(crate) fn supervise(options: Options) -> io::Result<()> {
+/// Waits for a program and runs it to its end. Standard input is the guest's end of
+/// control; all else comes over it.
+pub(crate) fn supervise() -> io::Result<()> {
+    // It may wait for long, beside programs of the same user.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     rustix::process::setsid()?;
-    if options.terminal {
-        rustix::process::ioctl_tiocsctty(io::stdout())?;
-        ignore_keyboard_signals()?;
-    }
     let mut control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let stdin = receive_fd(&control)?;
-    limit(options.limits)?;
-
-    // When memory runs out the program goes first, not its supervisor.
-    let _ = fs::write("/proc/self/oom_score_adj", "1000");
-    let spawned = spawn(&options, stdin);
-    let _ = fs::write("/proc/self/oom_score_adj", "0");
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    let Some((begin, streams)) = wait_for_begin(&mut control)? else {
+        return Ok(());
+    };
+    let spawned = prepare(&begin, &streams).and_then(|()| {
+        // Its own file in /proc is root's while it is not dumpable.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+        // When memory runs out the program goes first, not its supervisor.
+        let _ = fs::write("/proc/self/oom_score_adj", "1000");
+        let spawned = spawn(&begin, &streams);
+        let _ = fs::write("/proc/self/oom_score_adj", "0");
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+        spawned
+    });
+    drop(streams);
     let pid = match spawned {
         Ok(pid) => pid,
         Err(error) => {
-            let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+            let errno = match error.kind() {
+                // A NUL byte, which is found before the system is asked.
+                io::ErrorKind::InvalidInput => Errno::INVAL.raw_os_error(),
+                _ => error.raw_os_error().unwrap_or(Errno::IO.raw_os_error()),
+            };
             return report(&mut control, &Report::Failed { errno });
         }
     };
-    // A pipe must end with the program, not with us.
-    let null = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
+    // The guest's end of control is to be known to the other thread alone.
+    let null = fs::File::open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
-    rustix::stdio::dup2_stdout(&null)?;
-    rustix::stdio::dup2_stderr(&null)?;
     report(
         &mut control,
         &Report::Started {
@@ -119,23 +114,41 @@ fn ignore_keyboard_signals() -> io::Result<()> {
     Ok(())
 }
 
-fn receive_fd(control: &UnixStream) -> io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// The program's standard input, output and error output.
+type Streams = [OwnedFd; 3];
+
+/// `None` when the guest is gone, or needs this one no more.
+fn wait_for_begin(control: &mut UnixStream) -> io::Result<Option<(Begin, Streams)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    recvmsg(
-        control,
-        &mut [io::IoSliceMut::new(&mut byte)],
+    let mut length = [0; 4];
+    let received = recvmsg(
+        &*control,
+        &mut [io::IoSliceMut::new(&mut length)],
         &mut ancillary,
-        RecvFlags::CMSG_CLOEXEC,
+        RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL,
     )?;
-    ancillary
-        .drain()
-        .find_map(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-            _ => None,
-        })
-        .ok_or_else(|| io::Error::other("no standard input came"))
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let streams = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => <Streams>::try_from(fds.collect::<Vec<_>>()).ok(),
+        _ => None,
+    });
+    let streams = streams.ok_or_else(|| io::Error::other("no streams came"))?;
+    let mut text = vec![0; usize::try_from(u32::from_le_bytes(length)).unwrap_or(0)];
+    control.read_exact(&mut text)?;
+    Ok(Some((serde_json::from_slice(&text)?, streams)))
+}
+
+/// Makes this process what the program shall begin in.
+fn prepare(begin: &Begin, [_, stdout, _]: &Streams) -> io::Result<()> {
+    if begin.terminal {
+        rustix::process::ioctl_tiocsctty(stdout)?;
+        ignore_keyboard_signals()?;
+    }
+    std::env::set_current_dir(&begin.cwd)?;
+    limit(begin.limits)
 }
 
 fn limit(limits: UserLimits) -> io::Result<()> {
@@ -156,13 +169,19 @@ fn limit(limits: UserLimits) -> io::Result<()> {
     Ok(())
 }
 
-fn spawn(options: &Options, stdin: OwnedFd) -> io::Result<Pid> {
-    let [program, arguments @ ..] = &options.program[..] else {
+fn spawn(begin: &Begin, [stdin, stdout, stderr]: &Streams) -> io::Result<Pid> {
+    let [program, arguments @ ..] = &begin.argv[..] else {
         return Err(Errno::NOENT.into());
     };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::from(stdin));
-    if !options.terminal {
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(&begin.env)
+        .stdin(Stdio::from(stdin.try_clone()?))
+        .stdout(Stdio::from(stdout.try_clone()?))
+        .stderr(Stdio::from(stderr.try_clone()?));
+    if !begin.terminal {
         command.process_group(0);
     }
     let child = command.spawn()?;
