@@ -43,6 +43,8 @@ pub enum Command {
     Config(ConfigCommand),
     /// Tell what this machine can isolate, and how to mend what it cannot
     Doctor,
+    /// Ask a running service on this machine how it is; fails unless it answers 200
+    Health(Health),
     /// Mint a JWT for development, signed with jwt_secret or a private key
     Token(Token),
     /// Make, list and revoke API keys; the service may run meanwhile
@@ -78,6 +80,13 @@ pub struct DockerGate {
     /// Connections at a time; a running sandbox has one
     #[arg(long, default_value_t = 4096, value_name = "COUNT", value_parser = at_least_one)]
     pub max_connections: usize,
+}
+
+#[derive(Args)]
+pub struct Health {
+    /// What to ask: /healthz, or /readyz for whether sandboxes can be made
+    #[arg(long, default_value = "/healthz", value_parser = crate::health::path)]
+    pub path: String,
 }
 
 #[derive(Subcommand)]

@@ -5,6 +5,7 @@ mod backend;
 mod cli;
 mod docker_gate;
 mod doctor;
+mod health;
 mod keys;
 mod logging;
 #[cfg(feature = "otlp")]
@@ -29,6 +30,9 @@ fn main() -> ExitCode {
         cli::Command::Doctor => settings::load(&cli.options)
             .map_err(Into::into)
             .and_then(|loaded| doctor::doctor(&loaded.settings)),
+        cli::Command::Health(wanted) => settings::load(&cli.options)
+            .map_err(Into::into)
+            .and_then(|loaded| health::check(&loaded.settings, &wanted)),
         cli::Command::Token(wanted) => settings::load(&cli.options)
             .map_err(Into::into)
             .and_then(|loaded| token::print(&loaded.settings, &wanted)),
