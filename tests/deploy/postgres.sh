@@ -3,6 +3,8 @@
 set -euo pipefail
 
 if [ ! -s "$PGDATA/PG_VERSION" ]; then
+	# Several words, as in the official image.
+	# shellcheck disable=SC2086
 	initdb --username="$POSTGRES_USER" --pwfile=<(printf '%s\n' "${POSTGRES_PASSWORD:?}") \
 		--encoding=UTF8 --locale=C.UTF-8 ${POSTGRES_INITDB_ARGS:-}
 	echo "CREATE DATABASE \"$POSTGRES_DB\";" | postgres --single -j postgres >/dev/null
