@@ -54,6 +54,6 @@ ENV PATH=/usr/local/bin:/usr/bin:/bin \
     SANDBOX_STATE_DIR=/var/lib/sandboxd
 USER 65532:65532
 EXPOSE 8080
-HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/sandboxd", "health"]
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["/usr/local/bin/sandboxd", "health"]
 ENTRYPOINT ["/usr/local/bin/sandboxd"]
 CMD ["serve"]
