@@ -4,7 +4,7 @@ SHELL := /bin/bash
 STATE ?= $(CURDIR)/.state
 export SANDBOX_STATE_DIR ?= $(shell if [ "$$(id -u)" = 0 ]; then echo /var/lib/sandboxd; else echo $(STATE); fi)
 
-.PHONY: help run test demo bench lint fmt build deps test-deps openapi clean
+.PHONY: help run test demo bench lint fmt build deps test-deps openapi clean test-deploy images
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,12 @@ test: test-deps ## install what the tests need and run all of them
 
 bench: test-deps build ## time the service against what it is built on, side by side
 	cargo run --release --locked -q -p sandbox-bench -- target/release/sandboxd
+images: ## build the images of the service and of its sandboxes
+	DOCKER_BUILDKIT=1 docker build -t sandboxd:latest -f docker/service.Dockerfile .
+	DOCKER_BUILDKIT=1 docker build -t sandboxd-worker:latest -f docker/worker.Dockerfile .
+
+test-deploy: ## start deploy/docker-compose.yml whole and use it
+	@tests/deploy/run.sh
 
 lint: ## formatting, clippy, shell scripts
 	cargo fmt --all --check
