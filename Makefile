@@ -29,6 +29,7 @@ test: test-deps ## install what the tests need and run all of them
 
 bench: test-deps build ## time the service against what it is built on, side by side
 	cargo run --release --locked -q -p sandbox-bench -- target/release/sandboxd
+
 images: ## build the images of the service and of its sandboxes
 	DOCKER_BUILDKIT=1 docker build -t sandboxd:latest -f docker/service.Dockerfile .
 	DOCKER_BUILDKIT=1 docker build -t sandboxd-worker:latest -f docker/worker.Dockerfile .
