@@ -61,6 +61,8 @@ impl Drop for Docker {
         assert_eq!(self.containers(), Vec::<String>::new());
         let filter = self.filter();
         let names = test_docker::docker(self.host, &["volume", "ls", "-q", "--filter", &filter]);
+        // Workspaces alone: the guest's volume goes with the service.
+        assert!(!names.contains("-guest-"), "{names}");
         for name in names.lines() {
             test_docker::docker(self.host, &["volume", "rm", name]);
         }

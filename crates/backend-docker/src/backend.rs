@@ -455,6 +455,15 @@ impl Backend for DockerBackend {
             .collect())
     }
 
+    async fn close(&self) {
+        // It is filled again at the next start.
+        if let Ok(docker) = self.daemon.client().await
+            && let Err(error) = self.guest.uninstall(docker).await
+        {
+            warn!("the guest's volume is left: {}", chain(&error));
+        }
+    }
+
     async fn remove(&self, id: &SandboxId) -> Result<()> {
         self.wait_for_earlier(id).await?;
         let docker = self.client().await?;

@@ -74,6 +74,10 @@ impl Guest {
         helper::put(docker, names, put).await
     }
 
+    pub async fn uninstall(&self, docker: &Docker) -> Result<()> {
+        remove(docker, &self.volume).await
+    }
+
     /// Removes guests of other versions that no container uses.
     pub async fn remove_others(&self, docker: &Docker, names: &Names) -> Result<()> {
         let options = ListVolumesOptions {
@@ -85,14 +89,20 @@ impl Guest {
             .map_err(|error| failed("list its volumes", error))?;
         let volumes = found.volumes.unwrap_or_default().into_iter();
         for volume in volumes.filter(|volume| volume.name != self.volume) {
-            let options = None::<RemoveVolumeOptions>;
-            match docker.remove_volume(&volume.name, options).await {
-                Ok(()) => {}
-                // One that is in use is not removed.
-                Err(error) if is_missing(&error) || is_conflict(&error) => {}
-                Err(error) => return Err(failed("remove an old guest", error)),
-            }
+            remove(docker, &volume.name).await?;
         }
         Ok(())
+    }
+}
+
+async fn remove(docker: &Docker, volume: &str) -> Result<()> {
+    match docker
+        .remove_volume(volume, None::<RemoveVolumeOptions>)
+        .await
+    {
+        Ok(()) => Ok(()),
+        // One that is in use is not removed.
+        Err(error) if is_missing(&error) || is_conflict(&error) => Ok(()),
+        Err(error) => Err(failed("remove a guest", error)),
     }
 }

@@ -351,6 +351,8 @@ impl Backend for LocalBackend {
         Ok(ids.into_iter().map(stopped).collect())
     }
 
+    async fn close(&self) {}
+
     async fn remove(&self, id: &SandboxId) -> Result<()> {
         self.wait_for_earlier(id).await?;
         let (workspaces, id) = (Arc::clone(&self.workspaces), id.clone());

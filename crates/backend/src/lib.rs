@@ -86,6 +86,10 @@ pub trait Backend: Send + Sync {
 
     /// Removes what a sandbox that does not run has left; none is fine.
     async fn remove(&self, id: &SandboxId) -> Result<()>;
+
+    /// Gives back what is nobody's sandbox, when the service stops and no sandbox
+    /// runs any more.
+    async fn close(&self);
 }
 
 /// A sandbox that exists.

@@ -63,6 +63,7 @@ async fn every_backend_passes() {
         let docker = docker(host).await;
         reports.push(run(Arc::clone(&docker) as _).await);
         assert_eq!(docker.list().await.unwrap(), []);
+        docker.close().await;
     }
     assert_eq!(local.backend.list().await.unwrap(), []);
     println!("{}", table(&reports));
@@ -112,6 +113,10 @@ impl Backend for Forgetful {
 
     async fn remove(&self, _: &SandboxId) -> Result<()> {
         Ok(())
+    }
+
+    async fn close(&self) {
+        self.0.close().await;
     }
 }
 

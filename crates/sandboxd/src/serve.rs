@@ -119,7 +119,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         audit: audit.clone(),
         audit_trail: store,
         clock,
-        backends: vec![backend],
+        backends: vec![Arc::clone(&backend)],
         store: Arc::new(move || {
             let store = Arc::clone(&readiness);
             Box::pin(async move { store_readiness(store.as_ref()).await })
@@ -164,6 +164,12 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     executions.shutdown(END_LIMIT).await;
     processes.shutdown(END_LIMIT).await;
     serving.await?;
+    if tokio::time::timeout(END_LIMIT, backend.close())
+        .await
+        .is_err()
+    {
+        warn!("the backend took too long to stop");
+    }
     artifacts.shutdown(END_LIMIT).await;
     // Last, for all of these record something.
     audit.shutdown(END_LIMIT).await;

@@ -71,6 +71,8 @@ impl Backend for FakeBackend {
         Ok(vec![])
     }
 
+    async fn close(&self) {}
+
     async fn remove(&self, _: &SandboxId) -> Result<()> {
         Ok(())
     }

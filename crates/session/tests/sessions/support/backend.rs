@@ -264,6 +264,8 @@ impl Backend for Fake {
             .collect())
     }
 
+    async fn close(&self) {}
+
     async fn remove(&self, id: &SandboxId) -> Result<()> {
         let fake = &self.0;
         fake.removes.fetch_add(1, Ordering::SeqCst);
