@@ -9,13 +9,16 @@ use serde_json::json;
 
 use crate::Result;
 
+const PAUSE: Duration = Duration::from_millis(40);
 const RESULTS: &str = "bench/results.json";
 
 #[derive(Clone, Default)]
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
+    /// After a pause, so that what the sample before has left to do is done.
     pub fn time(&mut self, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        std::thread::sleep(PAUSE);
         let began = Instant::now();
         work()?;
         self.0.push(began.elapsed());
