@@ -21,7 +21,10 @@ use sandbox_backend::{Backend, Found, Place, Problem, Readiness};
 use sandbox_core::{
     Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec,
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{OnceCell, watch},
+    time::timeout,
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -48,8 +51,10 @@ pub struct DockerBackend {
     daemon: Daemon,
     names: Names,
     guest: Guest,
-    /// Images that are on the daemon, and the guest with them.
-    prepared: tokio::sync::Mutex<HashMap<String, Image>>,
+    /// Images that are on the daemon; whoever waits for one holds up no other.
+    images: Mutex<HashMap<String, Arc<OnceCell<Image>>>>,
+    /// Whether the guest is on the daemon; held while it is put there.
+    installed: tokio::sync::Mutex<bool>,
     /// The storage keeps volumes within their sizes.
     quota: AtomicBool,
     /// Workspaces that programs can write, as far as this service knows.
@@ -67,7 +72,8 @@ impl DockerBackend {
             daemon: Daemon::new(config.host.clone(), names.clone()),
             guest: Guest::new(config.guest.clone(), &names),
             names,
-            prepared: tokio::sync::Mutex::default(),
+            images: Mutex::default(),
+            installed: tokio::sync::Mutex::default(),
             quota: AtomicBool::new(false),
             given: Mutex::default(),
             last: Mutex::default(),
@@ -105,12 +111,27 @@ impl DockerBackend {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn images(&self) -> MutexGuard<'_, HashMap<String, Arc<OnceCell<Image>>>> {
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The image and the guest, made available once.
     async fn prepare(&self, docker: &Docker, image: &str) -> Result<Image> {
-        let mut prepared = self.prepared.lock().await;
-        if let Some(known) = prepared.get(image) {
-            return Ok(*known);
+        let cell = Arc::clone(self.images().entry(image.to_owned()).or_default());
+        let found = *cell
+            .get_or_try_init(|| self.prepare_image(docker, image))
+            .await?;
+        let mut installed = self.installed.lock().await;
+        if !*installed {
+            let quota = workspace::has_quota(docker, &self.names).await?;
+            self.quota.store(quota, Ordering::Relaxed);
+            self.guest.install(docker, &self.names, image).await?;
+            *installed = true;
         }
+        Ok(found)
+    }
+
+    async fn prepare_image(&self, docker: &Docker, image: &str) -> Result<Image> {
         if let Some(problem) = self.daemon.lacks(&self.config).await? {
             return Err(unavailable(format!("{}: {}", problem.what, problem.fix)));
         }
@@ -118,14 +139,18 @@ impl DockerBackend {
         let (daemon, name) = (docker.clone(), image.to_owned());
         let config = Arc::clone(&self.config);
         let ensure = async move { image::ensure(&daemon, &name, &config).await };
-        let found = tokio::spawn(ensure).await.map_err(Error::internal)??;
-        if prepared.is_empty() {
-            let quota = workspace::has_quota(docker, &self.names).await?;
-            self.quota.store(quota, Ordering::Relaxed);
-            self.guest.install(docker, &self.names, image).await?;
+        tokio::spawn(ensure).await.map_err(Error::internal)?
+    }
+
+    /// After a sandbox did not start: somebody may have removed its image or the guest.
+    /// What is there stays as it is, for other sandboxes are started with it.
+    async fn look_again(&self, docker: &Docker, image: &str) -> Result<()> {
+        self.images().remove(image);
+        let mut installed = self.installed.lock().await;
+        if *installed {
+            *installed = self.guest.is_installed(docker).await?;
         }
-        prepared.insert(image.to_owned(), found);
-        Ok(found)
+        Ok(())
     }
 
     fn check_spec(&self, spec: &SandboxSpec) -> Result<()> {
@@ -154,13 +179,13 @@ impl DockerBackend {
             None => match self.make(docker, id, spec).await {
                 Ok(place) => place,
                 Err(first) => {
-                    // Somebody may have removed the image or the guest meanwhile.
-                    self.prepared.lock().await.clear();
                     self.given().remove(id);
                     warn!(
                         "a sandbox did not start, trying once more: {}",
                         chain(&first)
                     );
+                    let image = container::image(&self.config, spec);
+                    self.look_again(docker, image).await?;
                     self.make(docker, id, spec).await?
                 }
             },
@@ -178,14 +203,24 @@ impl DockerBackend {
         let image_name = container::image(&self.config, spec);
         let image = self.prepare(docker, image_name).await?;
         let quota = self.has_quota().then(|| spec.limits.disk.bytes());
-        workspace::make(docker, &self.names, id, quota).await?;
+        let has_quota = workspace::make(docker, &self.names, id, quota).await?;
         if !image.owns_workspace && !self.given().contains(id) {
             workspace::give_to_user(docker, &self.names, image_name, id).await?;
             self.given().insert(id.clone());
         }
-        let container = self.create_container(docker, image, id, spec).await?;
+        let name = self.names.of(id);
+        let shape = Shape {
+            config: &self.config,
+            spec,
+            workspace: &name,
+            guest_volume: self.guest.volume(),
+            has_quota,
+            owns_workspace: image.owns_workspace,
+            processors: self.daemon.processors().await?,
+        };
+        let container = self.create_container(docker, id, &shape).await?;
         match self.start_container(docker, &container, spec).await {
-            Ok(guest) => Ok(self.place(guest, docker, container, spec)),
+            Ok(guest) => Ok(self.place(guest, docker, container, spec, shape.processors)),
             Err(error) => {
                 place::remove(docker, &container).await;
                 Err(error)
@@ -199,6 +234,7 @@ impl DockerBackend {
         docker: &Docker,
         container: String,
         spec: &SandboxSpec,
+        processors: i64,
     ) -> DockerPlace {
         let death = self.daemon.events.of(&container);
         DockerPlace::new(
@@ -207,6 +243,7 @@ impl DockerBackend {
             container,
             Arc::clone(&self.config),
             spec,
+            processors,
             death,
         )
     }
@@ -214,19 +251,10 @@ impl DockerBackend {
     async fn create_container(
         &self,
         docker: &Docker,
-        image: Image,
         id: &SandboxId,
-        spec: &SandboxSpec,
+        shape: &Shape<'_>,
     ) -> Result<String> {
         let name = self.names.of(id);
-        let shape = Shape {
-            config: &self.config,
-            spec,
-            workspace: &name,
-            guest_volume: self.guest.volume(),
-            has_quota: self.has_quota(),
-            owns_workspace: image.owns_workspace,
-        };
         let mut labels = self.names.labels(id);
         labels.insert(GUEST.into(), self.guest.version().into());
         let body = shape.body(labels);
@@ -278,21 +306,22 @@ impl DockerBackend {
     ) -> Option<DockerPlace> {
         let survivor = self.survivors.take(id)?;
         let container = survivor.container.clone();
-        let guest = match timeout(TAKEOVER_LIMIT, self.speak_to(docker, survivor, spec)).await {
-            Ok(Ok(guest)) => guest,
-            Ok(Err(error)) => {
-                info!(sandbox.id = %id, "a sandbox cannot be taken over: {}", chain(&error));
-                place::remove(docker, &container).await;
-                return None;
-            }
-            Err(_) => {
-                info!(sandbox.id = %id, "a sandbox does not answer and is not taken over");
-                place::remove(docker, &container).await;
-                return None;
-            }
-        };
+        let (guest, processors) =
+            match timeout(TAKEOVER_LIMIT, self.speak_to(docker, survivor, spec)).await {
+                Ok(Ok(spoken)) => spoken,
+                Ok(Err(error)) => {
+                    info!(sandbox.id = %id, "a sandbox cannot be taken over: {}", chain(&error));
+                    place::remove(docker, &container).await;
+                    return None;
+                }
+                Err(_) => {
+                    info!(sandbox.id = %id, "a sandbox does not answer and is not taken over");
+                    place::remove(docker, &container).await;
+                    return None;
+                }
+            };
         info!(sandbox.id = %id, "took over a sandbox of an earlier service");
-        Some(self.place(guest, docker, container, spec))
+        Some(self.place(guest, docker, container, spec, processors))
     }
 
     async fn speak_to(
@@ -300,11 +329,12 @@ impl DockerBackend {
         docker: &Docker,
         survivor: Survivor,
         spec: &SandboxSpec,
-    ) -> Result<GuestClient> {
+    ) -> Result<(GuestClient, i64)> {
         if survivor.shape != container::fixed(&self.config, spec) {
             return Err(unavailable("it is not what its session wants"));
         }
-        place::limit(docker, &survivor.container, spec).await?;
+        let processors = self.daemon.processors().await?;
+        place::limit(docker, &survivor.container, spec, processors).await?;
         let (mut connection, _) = attach(docker, &survivor.container).await?;
         let options = KillContainerOptions {
             signal: TAKEOVER_SIGNAL.to_string(),
@@ -314,7 +344,7 @@ impl DockerBackend {
             .await
             .map_err(|error| failed("send a signal to a container", error))?;
         take_over(&mut connection).await.map_err(Error::internal)?;
-        greet(connection, spec).await
+        Ok((greet(connection, spec).await?, processors))
     }
 
     /// Waits until an earlier container with this id is gone.

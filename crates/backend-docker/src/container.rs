@@ -53,6 +53,8 @@ pub(crate) struct Shape<'a> {
     pub owns_workspace: bool,
     /// The volume has a size of its own, so that the guest need not watch it.
     pub has_quota: bool,
+    /// Of the daemon's machine.
+    pub processors: i64,
 }
 
 /// The image that a sandbox has.
@@ -85,13 +87,13 @@ pub(crate) fn fixed(config: &DockerConfig, spec: &SandboxSpec) -> String {
 }
 
 /// The limits that can be changed in a container that lives.
-pub(crate) fn update(spec: &SandboxSpec) -> ContainerUpdateBody {
+pub(crate) fn update(spec: &SandboxSpec, processors: i64) -> ContainerUpdateBody {
     let limits = &spec.limits;
     let memory = size(limits.memory.bytes());
     ContainerUpdateBody {
         memory: Some(memory),
         memory_swap: Some(memory),
-        nano_cpus: Some(nano_cpus(limits)),
+        nano_cpus: Some(nano_cpus(limits, processors)),
         pids_limit: Some(limits.pids.into()),
         ..Default::default()
     }
@@ -155,7 +157,7 @@ impl Shape<'_> {
             memory: Some(memory),
             // The same: nothing is swapped.
             memory_swap: Some(memory),
-            nano_cpus: Some(nano_cpus(limits)),
+            nano_cpus: Some(nano_cpus(limits, self.processors)),
             pids_limit: Some(limits.pids.into()),
             ulimits: Some(ulimits()),
             network_mode: Some(network(self.config, self.spec).unwrap_or("none").into()),
@@ -227,8 +229,9 @@ fn ulimits() -> Vec<ResourcesUlimits> {
         .into()
 }
 
-fn nano_cpus(limits: &Limits) -> i64 {
-    (limits.cpus * 1e9) as i64
+/// All of the machine's at most: more is no less of a limit, and the daemon refuses it.
+fn nano_cpus(limits: &Limits, processors: i64) -> i64 {
+    ((limits.cpus * 1e9) as i64).min(processors.saturating_mul(1_000_000_000))
 }
 
 fn size(bytes: u64) -> i64 {
@@ -267,6 +270,7 @@ mod tests {
             guest_volume: "guest",
             owns_workspace: false,
             has_quota: false,
+            processors: 2,
         };
         shape.body(HashMap::new())
     }
@@ -316,6 +320,17 @@ mod tests {
                 (MountType::VOLUME, "/workspace".to_owned(), false)
             ]
         );
+    }
+
+    #[test]
+    fn a_sandbox_may_use_no_more_processors_than_there_are() {
+        let mut spec = SandboxSpec::default();
+        spec.limits.cpus = 64.0;
+        let of = |spec: &SandboxSpec| body(&config(), spec).host_config.unwrap().nano_cpus;
+        assert_eq!(of(&spec), Some(2_000_000_000));
+        assert_eq!(update(&spec, i64::MAX).nano_cpus, Some(64_000_000_000));
+        spec.limits.cpus = 0.5;
+        assert_eq!(of(&spec), Some(500_000_000));
     }
 
     #[test]

@@ -27,6 +27,7 @@ pub(crate) struct Daemon {
     pub events: Events,
     /// Known once it has answered, for the API's version is agreed on.
     client: OnceCell<Docker>,
+    processors: OnceCell<i64>,
 }
 
 impl Daemon {
@@ -36,6 +37,7 @@ impl Daemon {
             names,
             events: Events::default(),
             client: OnceCell::new(),
+            processors: OnceCell::new(),
         }
     }
 
@@ -58,6 +60,16 @@ impl Daemon {
                 Ok(docker)
             })
             .await
+    }
+
+    /// How many its machine has: it refuses containers that may use more.
+    pub async fn processors(&self) -> Result<i64> {
+        let ask = || async {
+            let info = self.client().await?.info().await;
+            let info = info.map_err(|error| failed("tell what it has", error))?;
+            Ok(info.ncpu.filter(|n| *n > 0).unwrap_or(i64::MAX))
+        };
+        self.processors.get_or_try_init(ask).await.copied()
     }
 
     /// What keeps sandboxes from being made now.

@@ -58,10 +58,14 @@ impl Guest {
             labels: Some(labels),
             ..Default::default()
         };
-        docker
-            .create_volume(volume)
-            .await
-            .map_err(|error| failed("make the volume of the guest", error))?;
+        let make = || async {
+            let made = docker.create_volume(volume.clone()).await;
+            made.map_err(|error| failed("make the volume of the guest", error))
+        };
+        if !make().await?.labels.contains_key(GUEST) {
+            remove(docker, &self.volume).await?;
+            make().await?;
+        }
         let mut program = tar::Header::new_gnu();
         program.set_mode(0o755);
         let put = helper::Put {
@@ -76,6 +80,16 @@ impl Guest {
 
     pub async fn uninstall(&self, docker: &Docker) -> Result<()> {
         remove(docker, &self.volume).await
+    }
+
+    /// Whether the volume is the one that [`Guest::install`] has made: where that was
+    /// removed, a container that wants it makes another, empty and without labels.
+    pub async fn is_installed(&self, docker: &Docker) -> Result<bool> {
+        match docker.inspect_volume(&self.volume).await {
+            Ok(volume) => Ok(volume.labels.contains_key(GUEST)),
+            Err(error) if is_missing(&error) => Ok(false),
+            Err(error) => Err(failed("show the guest", error)),
+        }
     }
 
     /// Removes guests of other versions that no container uses.

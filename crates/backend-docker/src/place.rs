@@ -44,6 +44,8 @@ pub(crate) struct DockerPlace {
     shape: String,
     /// As it was made.
     limits: Limits,
+    /// Of the daemon's machine.
+    processors: i64,
     /// Dropped with the handle, which ends the sandbox too.
     end: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
@@ -56,6 +58,7 @@ impl DockerPlace {
         container: String,
         config: Arc<DockerConfig>,
         spec: &SandboxSpec,
+        processors: i64,
         death: Death,
     ) -> Self {
         let (end, mut end_asked) = watch::channel(false);
@@ -80,6 +83,7 @@ impl DockerPlace {
             shape: container::fixed(&config, spec),
             limits: spec.limits.clone(),
             config,
+            processors,
             end,
             ended,
         }
@@ -123,9 +127,14 @@ pub(crate) async fn remove(docker: &Docker, container: &str) {
 }
 
 /// Gives a container that lives the limits of a spec.
-pub(crate) async fn limit(docker: &Docker, container: &str, spec: &SandboxSpec) -> Result<()> {
+pub(crate) async fn limit(
+    docker: &Docker,
+    container: &str,
+    spec: &SandboxSpec,
+    processors: i64,
+) -> Result<()> {
     docker
-        .update_container(container, container::update(spec))
+        .update_container(container, container::update(spec, processors))
         .await
         .map_err(|error| failed("change the limits of a container", error))
 }
@@ -159,6 +168,11 @@ impl Place for DockerPlace {
             limit(&self.docker, &self.container, spec).await?;
         }
         self.guest.init(&config).await
+        tokio::try_join!(
+            limit(&self.docker, &self.container, spec, self.processors),
+            self.guest.init(&config)
+        )?;
+        Ok(())
     }
 
     async fn stop(&self) -> Result<()> {

@@ -39,13 +39,14 @@ fn sized(bytes: u64) -> HashMap<String, String> {
     HashMap::from([("size".to_owned(), bytes.to_string())])
 }
 
-/// Makes the volume of a sandbox, unless it is there.
+/// Makes the volume of a sandbox, unless it is there, and tells whether it has a size:
+/// one from before the storage kept sizes has none.
 pub(crate) async fn make(
     docker: &Docker,
     names: &Names,
     id: &SandboxId,
     quota: Option<u64>,
-) -> Result<()> {
+) -> Result<bool> {
     let volume = VolumeCreateRequest {
         name: Some(names.of(id)),
         labels: Some(names.labels(id)),
@@ -55,7 +56,7 @@ pub(crate) async fn make(
     docker
         .create_volume(volume)
         .await
-        .map(drop)
+        .map(|volume| volume.options.contains_key("size"))
         .map_err(|error| failed("make the workspace", error))
 }
 

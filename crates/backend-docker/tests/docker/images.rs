@@ -33,6 +33,34 @@ async fn an_image_that_is_not_there_is_refused_or_pulled_in_bounded_time() {
 }
 
 #[tokio::test]
+async fn an_image_that_is_slow_to_come_holds_up_no_other() {
+    // A registry that takes calls and answers none.
+    let registry = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let slow = format!("{}/slow:latest", registry.local_addr().unwrap());
+    let docker = Docker::with(|config| {
+        config.images = vec![slow.clone()];
+        config.pull = PullPolicy::Missing;
+    });
+    let Some(docker) = docker else { return };
+    let place = docker.start(1).await;
+    let (slow_id, slow_spec) = (id(2), of_image(&slow));
+    tokio::select! {
+        biased;
+        _ = docker.backend.create(&slow_id, &slow_spec) => panic!("its image has not come"),
+        place = async {
+            registry.set_nonblocking(true).unwrap();
+            let registry = tokio::net::TcpListener::from_std(registry).unwrap();
+            let _call = soon(registry.accept()).await.unwrap();
+            tokio::time::timeout(std::time::Duration::from_secs(5), docker.start(3)).await
+        } => place.unwrap().stop().await.unwrap(),
+    }
+    place.stop().await.unwrap();
+    for n in [1, 3] {
+        docker.backend.remove(&id(n)).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn only_images_that_the_operator_allows_are_used() {
     let tag = format!("sandboxd-test-other:{}", std::process::id());
     let Some(docker) = Docker::with(|config| config.images = vec![tag.clone()]) else {

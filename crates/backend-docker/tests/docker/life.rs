@@ -48,6 +48,42 @@ async fn a_guest_volume_that_somebody_has_removed_is_filled_again() {
 }
 
 #[tokio::test]
+async fn a_sandbox_that_is_refused_leaves_the_guest_of_others_alone() {
+    let Some(docker) = Docker::new() else { return };
+    let place = docker.start(1).await;
+    let file = "stat -c %i /.sandbox/guest";
+    let before = says(&place, file).await;
+    // Less than a daemon takes.
+    let mut tiny = SandboxSpec::default();
+    tiny.limits.memory = sandbox_core::ByteSize::mib(1);
+    let refused = docker.backend.create(&id(2), &tiny).await;
+    assert_eq!(refused.err().unwrap().code(), ErrorCode::BackendUnavailable);
+    assert_eq!(says(&place, file).await, before);
+    place.stop().await.unwrap();
+    for n in [1, 2] {
+        docker.backend.remove(&id(n)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_sandbox_that_may_use_more_processors_than_there_are_has_all_of_them() {
+    let Some(docker) = Docker::new() else { return };
+    let mut spec = SandboxSpec::default();
+    spec.limits.cpus = 1000.0;
+    let place = docker.start_with(1, &spec).await;
+    let processors: u64 = docker
+        .docker(&["info", "--format", "{{.NCPU}}"])
+        .trim()
+        .parse()
+        .unwrap();
+    let given = docker.inspect(&docker.containers()[0], "{{.HostConfig.NanoCpus}}");
+    assert_eq!(given, (processors * 1_000_000_000).to_string());
+    place.adapt(&spec).await.unwrap();
+    place.stop().await.unwrap();
+    docker.backend.remove(&id(1)).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_restart_of_the_daemon_is_noticed_and_healed() {
     let data = Path::new(env!("CARGO_TARGET_TMPDIR")).join("docker-restart");
     let Some(mut daemon) = test_docker::Daemon::own(&data) else {
