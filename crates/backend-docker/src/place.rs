@@ -165,14 +165,9 @@ impl Place for DockerPlace {
         };
         // The daemon takes longer than a run does.
         if spec.limits != self.limits {
-            limit(&self.docker, &self.container, spec).await?;
+            limit(&self.docker, &self.container, spec, self.processors).await?;
         }
         self.guest.init(&config).await
-        tokio::try_join!(
-            limit(&self.docker, &self.container, spec, self.processors),
-            self.guest.init(&config)
-        )?;
-        Ok(())
     }
 
     async fn stop(&self) -> Result<()> {

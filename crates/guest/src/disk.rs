@@ -8,8 +8,10 @@
 //! ```
 //!
 //! While it is full, no program in the sandbox can write to a file (a resource limit
-//! that none of them can lift), and no call adds to one; both can delete. It is a
-//! watch and not a wall: between two looks a program can write more.
+//! that none of them can lift), and no call adds to one; both can delete. That limit
+//! knows nothing of mapped files and of names: where the workspace grows on, its
+//! programs are killed. It is a watch and not a wall: between two looks a program can
+//! write more, and what has no name any more can be hidden in a mapping.
 
 use std::{
     fs,
@@ -23,18 +25,25 @@ use std::{
 };
 
 use connectrpc::ConnectError;
-use rustix::process::{Pid, Resource, Rlimit, getpid, prlimit};
+use rustix::{
+    process::{Pid, Resource, Rlimit, Signal, getpid, kill_process, prlimit},
+    time::{ClockId, clock_gettime},
+};
 use sandbox_core::{ByteSize, ErrorCode};
 use tokio::sync::Notify;
 
 use crate::{error::error, supervise::tree, workspace::usage};
 
 /// Between two looks while there is something to see, and a multiple of what a look
-/// takes: a large workspace is looked at less often.
+/// takes of the processor: a large workspace is looked at less often.
 const INTERVAL: Duration = Duration::from_millis(200);
 const INTERVAL_LOOKS: u32 = 10;
-/// A look takes no longer; a larger workspace is known in part.
+/// A look takes no longer; a larger workspace is known in part. The first has the
+/// sandbox almost for itself, and others are judged by it.
 const LOOK: Duration = Duration::from_secs(2);
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// What may have been written before anybody looked, as a part of the limit.
+const EXCESS: u64 = 4;
 /// A file takes as much at least, were it empty: there is an end of inodes too.
 const FILE_BYTES: u64 = 4096;
 
@@ -91,17 +100,19 @@ impl Disk {
     /// Lives as long as the guest.
     pub async fn watch(self: Arc<Self>) {
         let Some(limit) = self.limit else { return };
-        let free_at_start = free_bytes(&self.workspace);
+        let mut seen = None;
         loop {
-            let began = Instant::now();
             let disk = Arc::clone(&self);
-            let look = move || disk.look(limit, free_at_start);
-            let Ok(busy) = tokio::task::spawn_blocking(look).await else {
+            let look = move || {
+                let seen = seen.unwrap_or_else(|| Seen::first(&disk.workspace));
+                disk.look(limit, seen)
+            };
+            let Ok(look) = tokio::task::spawn_blocking(look).await else {
                 return;
             };
-            let pause = INTERVAL.max(began.elapsed() * INTERVAL_LOOKS);
-            match busy {
-                true => tokio::time::sleep(pause).await,
+            seen = Some(look.seen);
+            match look.busy {
+                true => tokio::time::sleep(INTERVAL.max(look.took * INTERVAL_LOOKS)).await,
                 // What stirred takes a moment to have done something.
                 false => {
                     self.stirred.notified().await;
@@ -111,17 +122,30 @@ impl Disk {
         }
     }
 
-    /// Whether there is more to see soon.
-    fn look(&self, limit: u64, free_at_start: u64) -> bool {
+    fn look(&self, limit: u64, mut seen: Seen) -> Look {
+        let began = processor_time();
         let me = getpid().as_raw_nonzero().get();
-        let mut used = measured(&self.workspace);
-        let gone = free_at_start.saturating_sub(free_bytes(&self.workspace));
+        let mut used = Used::of(&self.workspace, LOOK);
+        let expected = seen.expected(&self.workspace);
         // The storage lost more than is seen here: others may have taken it, or it hides.
-        if used <= limit && gone > limit {
+        if expected > limit && (used.bytes <= limit || !used.complete) {
             open_folders(&self.workspace);
-            used = measured(&self.workspace).saturating_add(deleted_bytes(me));
+            used = Used::of(&self.workspace, LOOK);
+            used.bytes = used.bytes.saturating_add(deleted_bytes(me));
         }
-        let full = used > limit;
+        if !used.complete {
+            // Else programs that keep the processor busy, or close folders again, would
+            // have no limit.
+            used.bytes = used.bytes.max(expected);
+        }
+        if used.too_deep {
+            // No look will ever tell what lies there.
+            used.bytes = used.bytes.max(limit.saturating_add(1));
+        }
+        let full = used.bytes > limit;
+        let grows_on = seen.full_at.is_some_and(|before| used.bytes > before)
+            && used.bytes > limit.saturating_add(limit / EXCESS);
+        seen.full_at = full.then_some(used.bytes);
         self.full.store(full, Ordering::Relaxed);
         let mut programs = tree::descendants(me);
         // What it runs later on could not write, however much room there is then.
@@ -135,15 +159,82 @@ impl Disk {
                 };
                 // It may have ended since.
                 let _ = prlimit(Some(pid), Resource::Fsize, nothing);
+                if grows_on {
+                    let _ = kill_process(pid, Signal::KILL);
+                }
             }
         }
-        full || !programs.is_empty()
+        Look {
+            seen,
+            busy: full || !programs.is_empty(),
+            took: processor_time().saturating_sub(began),
+        }
     }
 }
 
-fn measured(workspace: &Path) -> u64 {
-    let used = usage::measure(workspace, LOOK, || false);
-    used.disk_bytes.max(used.entries.saturating_mul(FILE_BYTES))
+/// What one look has found, for the next.
+struct Look {
+    seen: Seen,
+    /// There is more to see soon.
+    busy: bool,
+    /// Of the processor, for a busy sandbox makes any look a long one.
+    took: Duration,
+}
+
+/// What earlier looks have found.
+#[derive(Clone, Copy)]
+struct Seen {
+    used_at_start: u64,
+    free_at_start: u64,
+    /// How much there was at the last look, if that was too much.
+    full_at: Option<u64>,
+}
+
+impl Seen {
+    fn first(workspace: &Path) -> Self {
+        let free_at_start = free_bytes(workspace);
+        let mut used = Used::of(workspace, FIRST_LOOK);
+        if !used.complete {
+            // What an earlier life of the sandbox has closed.
+            open_folders(workspace);
+            used = Used::of(workspace, FIRST_LOOK);
+        }
+        Self {
+            used_at_start: used.bytes,
+            free_at_start,
+            full_at: None,
+        }
+    }
+
+    /// What the storage says that it must be, if nobody else uses it.
+    fn expected(&self, workspace: &Path) -> u64 {
+        let gone = self.free_at_start.saturating_sub(free_bytes(workspace));
+        self.used_at_start.saturating_add(gone)
+    }
+}
+
+struct Used {
+    bytes: u64,
+    complete: bool,
+    /// Some of it lies deeper than a path can say.
+    too_deep: bool,
+}
+
+impl Used {
+    fn of(workspace: &Path, within: Duration) -> Self {
+        let measured = usage::measure(workspace, within, || false);
+        let names = measured.used.entries.saturating_mul(FILE_BYTES);
+        Self {
+            bytes: measured.used.disk_bytes.max(names),
+            complete: measured.used.complete,
+            too_deep: measured.too_deep,
+        }
+    }
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }
 
 fn free_bytes(workspace: &Path) -> u64 {

@@ -2,6 +2,7 @@
 //! the conformance suite's.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod disk;
 mod images;
 mod isolation;
 mod life;

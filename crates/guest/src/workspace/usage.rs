@@ -25,7 +25,7 @@ pub(crate) fn usage(
     caller: &Caller,
 ) -> Result<UsageResponse, ConnectError> {
     let place = cgroup::used();
-    let used = measure(workspace, TIME, || caller.is_gone());
+    let used = measure(workspace, TIME, || caller.is_gone()).used;
     caller.check()?;
     Ok(UsageResponse {
         memory_bytes: place.memory_bytes,
@@ -35,12 +35,18 @@ pub(crate) fn usage(
     })
 }
 
+pub(crate) struct Measured {
+    pub used: UsageResponse,
+    /// Some of it lies deeper than a path can say.
+    pub too_deep: bool,
+}
+
 /// What a folder takes of the disk, as far as that can be seen in the time.
 pub(crate) fn measure(
     folder: &Path,
     within: Duration,
     is_pointless: impl Fn() -> bool,
-) -> UsageResponse {
+) -> Measured {
     let mut count = Count {
         until: Instant::now() + within,
         open: vec![folder.to_owned()],
@@ -49,19 +55,25 @@ pub(crate) fn measure(
             ..Default::default()
         },
     };
+    let mut too_deep = false;
     while let Some(folder) = count.open.pop() {
         match count.add(&folder) {
             _ if is_pointless() => break,
             Err(error) if !has_gone(&error) => {
                 count.used.complete = false;
-                if error.kind() != io::ErrorKind::PermissionDenied {
-                    break;
+                match error.kind() {
+                    io::ErrorKind::PermissionDenied => {}
+                    io::ErrorKind::InvalidFilename => too_deep = true,
+                    _ => break,
                 }
             }
             _ => {}
         }
     }
-    count.used
+    Measured {
+        used: count.used,
+        too_deep,
+    }
 }
 
 struct Count {
