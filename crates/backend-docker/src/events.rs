@@ -68,7 +68,8 @@ impl Events {
         };
         let sandbox = attributes.get(SANDBOX).map_or("", String::as_str);
         match event.action.as_deref() {
-            Some("oom") => warn!(sandbox.id = sandbox, "a sandbox has used up its memory"),
+            // Programs can bring it about as often as they like.
+            Some("oom") => debug!(sandbox.id = sandbox, "a sandbox has used up its memory"),
             Some("die" | "destroy") => {
                 let code = attributes.get("exitCode").map_or("", String::as_str);
                 debug!(sandbox.id = sandbox, code, "a container has ended");
