@@ -214,7 +214,7 @@ impl DockerBackend {
             spec,
             workspace: &name,
             guest_volume: self.guest.volume(),
-            has_quota,
+            has_quota: has_quota && !image.has_volumes,
             owns_workspace: image.owns_workspace,
             processors: self.daemon.processors().await?,
         };

@@ -51,7 +51,7 @@ pub(crate) struct Shape<'a> {
     /// A new workspace is what the image has at its path; else it is empty, and
     /// belongs to whom it was given.
     pub owns_workspace: bool,
-    /// The volume has a size of its own, so that the guest need not watch it.
+    /// All that programs can write has a size of its own: the guest need not watch it.
     pub has_quota: bool,
     /// Of the daemon's machine.
     pub processors: i64,

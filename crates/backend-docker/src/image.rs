@@ -21,17 +21,20 @@ const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) struct Image {
     /// A new volume on its /workspace belongs to the user of programs.
     pub owns_workspace: bool,
+    /// Docker makes volumes for some of its folders, without a size.
+    pub has_volumes: bool,
 }
 
 /// `None` when the daemon does not have it.
 pub(crate) async fn look(docker: &Docker, name: &str) -> Result<Option<Image>> {
     match docker.inspect_image(name).await {
         Ok(image) => {
-            let labels = image.config.and_then(|config| config.labels);
-            let value = labels.and_then(|mut labels| labels.remove(WORKSPACE));
+            let config = image.config.unwrap_or_default();
+            let value = config.labels.and_then(|mut it| it.remove(WORKSPACE));
             let user = crate::container::USER.to_string();
             Ok(Some(Image {
                 owns_workspace: value.as_deref() == Some(user.as_str()),
+                has_volumes: config.volumes.is_some_and(|it| !it.is_empty()),
             }))
         }
         Err(error) if is_missing(&error) => Ok(None),

@@ -32,7 +32,7 @@ use rustix::{
 use sandbox_core::{ByteSize, ErrorCode};
 use tokio::sync::Notify;
 
-use crate::{error::error, supervise::tree, workspace::usage};
+use crate::{error::error, mounts, supervise::tree, workspace::usage};
 
 /// Between two looks while there is something to see, and a multiple of what a look
 /// takes of the processor: a large workspace is looked at less often.
@@ -49,6 +49,8 @@ const FILE_BYTES: u64 = 4096;
 
 pub(crate) struct Disk {
     workspace: PathBuf,
+    /// Other folders on a disk that programs can write: volumes that the image wants.
+    others: Vec<PathBuf>,
     /// `None`: the storage has a limit of its own, or there is none.
     limit: Option<u64>,
     full: AtomicBool,
@@ -60,6 +62,10 @@ pub(crate) struct Disk {
 impl Disk {
     pub fn new(workspace: PathBuf, limit: Option<u64>) -> Self {
         Self {
+            others: match limit {
+                Some(_) => mounts::writable(&workspace),
+                None => Vec::new(),
+            },
             workspace,
             limit,
             full: AtomicBool::new(false),
@@ -104,7 +110,7 @@ impl Disk {
         loop {
             let disk = Arc::clone(&self);
             let look = move || {
-                let seen = seen.unwrap_or_else(|| Seen::first(&disk.workspace));
+                let seen = seen.unwrap_or_else(|| Seen::first(&disk));
                 disk.look(limit, seen)
             };
             let Ok(look) = tokio::task::spawn_blocking(look).await else {
@@ -125,12 +131,12 @@ impl Disk {
     fn look(&self, limit: u64, mut seen: Seen) -> Look {
         let began = processor_time();
         let me = getpid().as_raw_nonzero().get();
-        let mut used = Used::of(&self.workspace, LOOK);
+        let mut used = self.used(LOOK).without(seen.given);
         let expected = seen.expected(&self.workspace);
         // The storage lost more than is seen here: others may have taken it, or it hides.
         if expected > limit && (used.bytes <= limit || !used.complete) {
-            open_folders(&self.workspace);
-            used = Used::of(&self.workspace, LOOK);
+            self.open_folders();
+            used = self.used(LOOK).without(seen.given);
             used.bytes = used.bytes.saturating_add(deleted_bytes(me));
         }
         if !used.complete {
@@ -170,6 +176,20 @@ impl Disk {
             took: processor_time().saturating_sub(began),
         }
     }
+
+    fn used(&self, within: Duration) -> Used {
+        let others = self.others.iter().map(|other| Used::of(other, within));
+        others.fold(Used::of(&self.workspace, within), |all, other| Used {
+            bytes: all.bytes.saturating_add(other.bytes),
+            complete: all.complete && other.complete,
+            too_deep: all.too_deep || other.too_deep,
+        })
+    }
+
+    fn open_folders(&self) {
+        open_folders(&self.workspace);
+        self.others.iter().for_each(|other| open_folders(other));
+    }
 }
 
 /// What one look has found, for the next.
@@ -188,21 +208,26 @@ struct Seen {
     free_at_start: u64,
     /// How much there was at the last look, if that was too much.
     full_at: Option<u64>,
+    /// What the image has put into volumes of its own.
+    given: u64,
 }
 
 impl Seen {
-    fn first(workspace: &Path) -> Self {
-        let free_at_start = free_bytes(workspace);
-        let mut used = Used::of(workspace, FIRST_LOOK);
+    fn first(disk: &Disk) -> Self {
+        let free_at_start = free_bytes(&disk.workspace);
+        let given = disk.others.iter().map(|it| Used::of(it, FIRST_LOOK).bytes);
+        let given = given.sum();
+        let mut used = disk.used(FIRST_LOOK);
         if !used.complete {
             // What an earlier life of the sandbox has closed.
-            open_folders(workspace);
-            used = Used::of(workspace, FIRST_LOOK);
+            open_folders(&disk.workspace);
+            used = disk.used(FIRST_LOOK);
         }
         Self {
-            used_at_start: used.bytes,
+            used_at_start: used.without(given).bytes,
             free_at_start,
             full_at: None,
+            given,
         }
     }
 
@@ -221,6 +246,11 @@ struct Used {
 }
 
 impl Used {
+    fn without(mut self, given: u64) -> Self {
+        self.bytes = self.bytes.saturating_sub(given);
+        self
+    }
+
     fn of(workspace: &Path, within: Duration) -> Self {
         let measured = usage::measure(workspace, within, || false);
         let names = measured.used.entries.saturating_mul(FILE_BYTES);

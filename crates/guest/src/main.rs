@@ -15,6 +15,7 @@ mod disk;
 mod display;
 mod error;
 mod filesystem;
+mod mounts;
 mod own_folder;
 mod path;
 mod process;
