@@ -266,6 +266,31 @@ fn without_a_daemon_the_service_says_what_to_do() {
 }
 
 #[test]
+fn the_doctor_asks_the_daemon() {
+    let Some(host) = test_docker::host() else {
+        return;
+    };
+    let doctor = |host: &str, image: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sandboxd"))
+            .arg("doctor")
+            .env("SANDBOX_BACKEND", "docker")
+            .env("SANDBOX_DOCKER_HOST", host)
+            .env("SANDBOX_DOCKER_PULL", "never")
+            .env("SANDBOX_WORKER_IMAGE", image)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        (output.status.success(), said)
+    };
+    let (well, said) = doctor(host, test_docker::IMAGE);
+    assert!(well && said.starts_with("ok "), "{said}");
+    let (well, said) = doctor(host, "no-such-image:latest");
+    assert!(!well && said.contains("no-such-image"), "{said}");
+    let (well, said) = doctor("unix:///nowhere/docker.sock", test_docker::IMAGE);
+    assert!(!well && said.contains("docker_host"), "{said}");
+}
+
+#[test]
 fn processes_run_in_containers_too() {
     let Some(docker) = Docker::start(&[]) else {
         return;

@@ -24,7 +24,7 @@ pub fn run(options: &Options, wanted: &DockerGate) -> Result<()> {
         set: options.set.clone(),
         ..Options::default()
     };
-    let settings = settings::load(&others)?.settings;
+    let settings = settings::read(&others)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;

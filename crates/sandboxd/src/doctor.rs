@@ -2,9 +2,18 @@
 
 use std::error::Error;
 
-use crate::{backend::local_config, settings::Settings};
+use backend_docker::DockerBackend;
+use sandbox_backend::Backend as _;
+
+use crate::{
+    backend::{docker_config, local_config},
+    settings::Settings,
+};
 
 pub fn doctor(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    if settings.backend == "docker" {
+        return docker(settings);
+    }
     let findings = backend_local::diagnose(&local_config(settings)?);
     let mut broken = 0;
     for finding in &findings {
@@ -18,5 +27,24 @@ pub fn doctor(settings: &Settings) -> Result<(), Box<dyn Error>> {
     match broken {
         0 => Ok(()),
         n => Err(format!("{n} of {} checks did not pass", findings.len()).into()),
+    }
+}
+
+/// Asks the daemon; it makes nothing there.
+fn docker(settings: &Settings) -> Result<(), Box<dyn Error>> {
+    let backend = DockerBackend::new(docker_config(settings, "doctor"));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let readiness = runtime.block_on(backend.check());
+    for problem in &readiness.problems {
+        println!("MISS {}\n     fix: {}", problem.what, problem.fix);
+    }
+    match readiness.problems.len() {
+        0 => {
+            println!("ok   the Docker daemon can make sandboxes");
+            Ok(())
+        }
+        n => Err(format!("{n} checks did not pass").into()),
     }
 }

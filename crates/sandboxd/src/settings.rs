@@ -269,15 +269,30 @@ pub struct Loaded {
 }
 
 pub fn load(options: &Options) -> Result<Loaded, SettingsError> {
-    load_from(
-        options,
-        env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        }),
-    )
+    load_from(options, environment())
+}
+
+/// The settings as they are written, for what does not serve by them: whether they fit
+/// each other is not looked at.
+pub fn read(options: &Options) -> Result<Settings, SettingsError> {
+    Ok(read_from(options, environment())?.settings)
+}
+
+fn environment() -> impl Iterator<Item = (String, String)> {
+    env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 fn load_from(
+    options: &Options,
+    environment: impl Iterator<Item = (String, String)>,
+) -> Result<Loaded, SettingsError> {
+    let loaded = read_from(options, environment)?;
+    loaded.settings.check()?;
+    Ok(loaded)
+}
+
+fn read_from(
     options: &Options,
     environment: impl Iterator<Item = (String, String)>,
 ) -> Result<Loaded, SettingsError> {
@@ -326,7 +341,6 @@ fn load_from(
             problem: error.kind.to_string(),
         }
     })?;
-    settings.check()?;
     Ok(Loaded { settings, figment })
 }
 
