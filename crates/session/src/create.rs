@@ -180,7 +180,7 @@ impl Shared {
         let spec = &session.terms.spec;
         if let Some(pooled) = warm {
             let adapt = pooled.place.adapt(spec);
-            match within(deadline::CREATE, "the change of a sandbox", adapt).await {
+            match within(deadline::ADAPT, "the change of a sandbox", adapt).await {
                 Ok(()) => return Ok(pooled.place),
                 Err(error) => {
                     warn!("failed to use a sandbox of the pool: {}", chain(&error));

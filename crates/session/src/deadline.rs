@@ -8,6 +8,8 @@ use sandbox_core::{Error, ErrorCode, Result};
 /// For a caller, from its wish to a sandbox.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 pub(crate) const CREATE: Duration = Duration::from_secs(45);
+/// Of a sandbox that was started ahead: short, for after it another one is started.
+pub(crate) const ADAPT: Duration = Duration::from_secs(10);
 /// For one file of a new session.
 pub(crate) const FILE: Duration = Duration::from_secs(15);
 pub(crate) const STOP: Duration = Duration::from_secs(30);
