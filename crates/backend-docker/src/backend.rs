@@ -171,7 +171,11 @@ impl DockerBackend {
     }
 
     async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<DockerPlace> {
-        self.check_spec(spec)?;
+        if let Err(refused) = self.check_spec(spec) {
+            // What the operator has taken back does not run on.
+            self.end(id).await?;
+            return Err(refused);
+        }
         let docker = self.client().await?;
         self.wait_for_earlier(id).await?;
         let place = match self.take_over(docker, id, spec).await {
@@ -483,6 +487,14 @@ impl Backend for DockerBackend {
                 id,
             })
             .collect())
+    }
+
+    async fn end(&self, id: &SandboxId) -> Result<()> {
+        let docker = self.client().await?;
+        if let Some(survivor) = self.survivors.take(id) {
+            place::remove(docker, &survivor.container).await;
+        }
+        Ok(())
     }
 
     async fn close(&self) {

@@ -351,6 +351,11 @@ impl Backend for LocalBackend {
         Ok(ids.into_iter().map(stopped).collect())
     }
 
+    /// None outlives its service.
+    async fn end(&self, _: &SandboxId) -> Result<()> {
+        Ok(())
+    }
+
     async fn close(&self) {}
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {

@@ -84,6 +84,10 @@ pub trait Backend: Send + Sync {
     /// The sandboxes of this service that have a workspace, running or not.
     async fn list(&self) -> Result<Vec<Found>>;
 
+    /// Ends a sandbox that runs since an earlier life of this service and is not to be
+    /// taken over; its workspace stays. None is fine.
+    async fn end(&self, id: &SandboxId) -> Result<()>;
+
     /// Removes what a sandbox that does not run has left; none is fine.
     async fn remove(&self, id: &SandboxId) -> Result<()>;
 

@@ -115,6 +115,10 @@ impl Backend for Forgetful {
         Ok(())
     }
 
+    async fn end(&self, id: &SandboxId) -> Result<()> {
+        self.0.end(id).await
+    }
+
     async fn close(&self) {
         self.0.close().await;
     }

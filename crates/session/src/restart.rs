@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use sandbox_core::{Result, SandboxId, SessionKey};
+use sandbox_core::{ErrorCode, Result, SandboxId, SessionKey};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
@@ -64,12 +64,28 @@ impl Shared {
     fn take_up(self: &Arc<Self>, key: &SessionKey) {
         let now = self.clock.now();
         let mut table = self.table();
-        let begun = self.begin_start(&mut table, key, Wanted::AsUsual, now);
-        if !matches!(begun, Ok(Found::Starting { .. })) {
-            self.begin_end(&mut table, key, DestroyReason::Evicted);
+        match self.begin_start(&mut table, key, Wanted::AsUsual, now) {
+            Ok(Found::Starting { .. }) => {}
+            // The operator has taken back what it needs: its files wait for better times.
+            Err(error) if error.code() == ErrorCode::Unsupported => {
+                let id = table
+                    .entries
+                    .get(key)
+                    .map(|it| it.session.sandbox_id().clone());
+                self.spawn(Arc::clone(self).end_survivor(id));
+            }
+            _ => {
+                self.begin_end(&mut table, key, DestroyReason::Evicted);
+            }
         }
-        drop(table);
-        drop(begun);
+    }
+
+    async fn end_survivor(self: Arc<Self>, id: Option<SandboxId>) {
+        let Some(id) = id else { return };
+        let end = self.backend.end(&id);
+        if let Err(error) = within(deadline::STOP, "the end of the sandbox", end).await {
+            warn!(sandbox.id = %id, "failed to end a sandbox: {}", chain(&error));
+        }
     }
 
     fn insert_stopped(&self, record: SessionRecord) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sandbox_backend::Backend as _;
-use sandbox_core::{ByteSize, SandboxSpec};
+use sandbox_core::{ByteSize, ErrorCode, SandboxSpec};
 
 use crate::support::{Docker, id, leave_behind, says};
 
@@ -85,6 +85,24 @@ async fn one_of_another_shape_or_guest_is_replaced_and_its_workspace_stays() {
         place.stop().await.unwrap();
         docker.backend.remove(&id(1)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn one_whose_image_is_not_allowed_any_more_ends_and_its_workspace_stays() {
+    let owner = owner("refused");
+    let Some(docker) = Docker::of(&owner, |config| config.image = "another".into()) else {
+        return;
+    };
+    leave_behind(&owner, 1, "echo kept > f");
+    let spec = SandboxSpec {
+        image: Some(test_docker::IMAGE.into()),
+        ..SandboxSpec::default()
+    };
+    let refused = docker.backend.create(&id(1), &spec).await.err().unwrap();
+    assert_eq!(refused.code(), ErrorCode::Unsupported);
+    assert!(docker.containers().is_empty());
+    assert_eq!(docker.volumes().len(), 1);
+    docker.backend.remove(&id(1)).await.unwrap();
 }
 
 #[tokio::test]

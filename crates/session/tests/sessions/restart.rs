@@ -2,8 +2,8 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use sandbox_core::{SandboxSpec, Timestamp};
-use sandbox_session::{SessionSettings, SessionState};
+use sandbox_core::{NetworkPolicy, SandboxSpec, SessionOptions, Timestamp};
+use sandbox_session::{CreatedBy, NewSession, SessionSettings, SessionState};
 use sandbox_store::{SessionRecord, SessionStore as _};
 
 use crate::support::{IDLE, World, key, settings, until};
@@ -181,6 +181,43 @@ async fn a_sandbox_that_outlived_the_service_is_in_use_at_once() {
     assert_eq!(info.state, SessionState::Stopped);
     assert_eq!(world.backend.alive.load(Ordering::SeqCst), 1);
     world.backend.assert_sound();
+}
+
+#[tokio::test]
+async fn a_survivor_that_may_not_be_any_more_ends_and_its_files_stay() {
+    let before = World::new().await;
+    let key = key("t", "s");
+    let spec = SandboxSpec {
+        network: NetworkPolicy::AllowAll,
+        ..SandboxSpec::default()
+    };
+    let new = NewSession {
+        spec,
+        options: SessionOptions::default(),
+        idle_timeout: None,
+        ttl: None,
+        files: vec![],
+        by: CreatedBy {
+            subject: "ada".into(),
+            request_id: None,
+        },
+    };
+    before.sessions.create(&key, &new).await.unwrap();
+    before.write(&key, "f", "kept").await.unwrap();
+    stopped(&before).await;
+    let survivors = || before.backend.survivors.lock().unwrap();
+    survivors().insert(key.sandbox_id());
+    before.backend.forgets_network.store(true, Ordering::SeqCst);
+
+    let world = before.restarted(settings()).await;
+    until("it has ended", || survivors().is_empty()).await;
+    let info = world.sessions.get(&key).unwrap();
+    assert_eq!(info.state, SessionState::Stopped);
+    before
+        .backend
+        .forgets_network
+        .store(false, Ordering::SeqCst);
+    assert_eq!(world.read(&key, "f").await.as_deref(), Some("kept"));
 }
 
 #[tokio::test]

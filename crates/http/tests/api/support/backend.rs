@@ -71,6 +71,10 @@ impl Backend for FakeBackend {
         Ok(vec![])
     }
 
+    async fn end(&self, _: &SandboxId) -> Result<()> {
+        Ok(())
+    }
+
     async fn close(&self) {}
 
     async fn remove(&self, _: &SandboxId) -> Result<()> {

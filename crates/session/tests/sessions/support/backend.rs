@@ -264,6 +264,11 @@ impl Backend for Fake {
             .collect())
     }
 
+    async fn end(&self, id: &SandboxId) -> Result<()> {
+        self.0.survivors.lock().unwrap().remove(id);
+        Ok(())
+    }
+
     async fn close(&self) {}
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {
