@@ -14,12 +14,12 @@
 //! write more, and what has no name any more can be hidden in a mapping.
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicI32, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -54,8 +54,8 @@ pub(crate) struct Disk {
     /// `None`: the storage has a limit of its own, or there is none.
     limit: Option<u64>,
     full: AtomicBool,
-    /// A process of the guest's that is no program yet; 0 for none.
-    spare: AtomicI32,
+    /// A process of the guest's that is no program yet; held while programs are limited.
+    spare: Mutex<Option<i32>>,
     stirred: Notify,
 }
 
@@ -69,7 +69,7 @@ impl Disk {
             workspace,
             limit,
             full: AtomicBool::new(false),
-            spare: AtomicI32::new(0),
+            spare: Mutex::default(),
             stirred: Notify::new(),
         }
     }
@@ -81,8 +81,21 @@ impl Disk {
         }
     }
 
-    pub fn spare_is(&self, pid: Option<i32>) {
-        self.spare.store(pid.unwrap_or(0), Ordering::SeqCst);
+    fn spare(&self) -> MutexGuard<'_, Option<i32>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts a process that is not to be limited until it becomes a program.
+    pub fn start_spare<T>(&self, start: impl FnOnce() -> io::Result<(T, i32)>) -> io::Result<T> {
+        let mut spare = self.spare();
+        let (started, pid) = start()?;
+        *spare = Some(pid);
+        Ok(started)
+    }
+
+    /// It becomes a program now.
+    pub fn spare_is_used(&self) {
+        self.spare().take();
     }
 
     pub fn is_full(&self) -> bool {
@@ -153,10 +166,10 @@ impl Disk {
             && used.bytes > limit.saturating_add(limit / EXCESS);
         seen.full_at = full.then_some(used.bytes);
         self.full.store(full, Ordering::Relaxed);
-        let mut programs = tree::descendants(me);
         // What it runs later on could not write, however much room there is then.
-        let spare = self.spare.load(Ordering::SeqCst);
-        programs.retain(|pid| *pid != spare);
+        let spare = self.spare();
+        let mut programs = tree::descendants(me);
+        programs.retain(|pid| Some(*pid) != *spare);
         if full {
             for pid in programs.iter().copied().filter_map(Pid::from_raw) {
                 let nothing = Rlimit {

@@ -56,7 +56,7 @@ impl Supervisors {
     pub async fn begin(&self, begin: &Begin, streams: &[OwnedFd; 3]) -> io::Result<UnixStream> {
         let text = serde_json::to_vec(begin)?;
         let spare = self.spare().ready.take();
-        self.disk.spare_is(None);
+        self.disk.spare_is_used();
         self.refill_soon();
         if let Some(mut control) = spare
             && tell(&mut control, &text, streams).await.is_ok()
@@ -77,13 +77,10 @@ impl Supervisors {
         tokio::spawn(async move {
             // Either way it is time.
             let _ = timeout(PAUSE, supervisors.wanted_now.notified()).await;
-            let started = supervisors.start();
+            let started = supervisors.disk.start_spare(|| supervisors.start());
             let mut spare = supervisors.spare();
             spare.coming = false;
-            if let (None, Ok((control, pid))) = (&spare.ready, started) {
-                spare.ready = Some(control);
-                supervisors.disk.spare_is(Some(pid));
-            }
+            spare.ready = started.ok();
         });
     }
 

@@ -163,7 +163,11 @@ fn limit(limits: UserLimits) -> io::Result<()> {
                 current: Some(value),
                 maximum: Some(value),
             };
-            setrlimit(resource, limit)?;
+            match setrlimit(resource, limit) {
+                // The guest has lowered it meanwhile, below what is wanted.
+                Err(Errno::PERM) => {}
+                set => set?,
+            }
         }
     }
     Ok(())
