@@ -38,10 +38,11 @@ use crate::{error::error, mounts, supervise::tree, workspace::usage};
 /// takes of the processor: a large workspace is looked at less often.
 const INTERVAL: Duration = Duration::from_millis(200);
 const INTERVAL_LOOKS: u32 = 10;
-/// A look takes no longer; a larger workspace is known in part. The first has the
-/// sandbox almost for itself, and others are judged by it.
-const LOOK: Duration = Duration::from_secs(2);
-const FIRST_LOOK: Duration = Duration::from_secs(10);
+/// The same while it is full, for then what grows on is to be stopped.
+const FULL_LOOKS: u32 = 3;
+/// A look takes no longer; a larger workspace is known in part, or one whose programs
+/// leave no processor for it.
+const LOOK: Duration = Duration::from_secs(10);
 /// What may have been written before anybody looked, as a part of the limit.
 const EXCESS: u64 = 4;
 /// A file takes as much at least, were it empty: there is an end of inodes too.
@@ -130,8 +131,12 @@ impl Disk {
                 return;
             };
             seen = Some(look.seen);
+            let looks = match look.seen.full_at {
+                Some(_) => FULL_LOOKS,
+                None => INTERVAL_LOOKS,
+            };
             match look.busy {
-                true => tokio::time::sleep(INTERVAL.max(look.took * INTERVAL_LOOKS)).await,
+                true => tokio::time::sleep(INTERVAL.max(look.took * looks)).await,
                 // What stirred takes a moment to have done something.
                 false => {
                     self.stirred.notified().await;
@@ -162,7 +167,9 @@ impl Disk {
             used.bytes = used.bytes.max(limit.saturating_add(1));
         }
         let full = used.bytes > limit;
-        let grows_on = seen.full_at.is_some_and(|before| used.bytes > before)
+        // Not where it is guessed: others may fill the storage.
+        let grows_on = used.complete
+            && seen.full_at.is_some_and(|before| used.bytes > before)
             && used.bytes > limit.saturating_add(limit / EXCESS);
         seen.full_at = full.then_some(used.bytes);
         self.full.store(full, Ordering::Relaxed);
@@ -228,13 +235,13 @@ struct Seen {
 impl Seen {
     fn first(disk: &Disk) -> Self {
         let free_at_start = free_bytes(&disk.workspace);
-        let given = disk.others.iter().map(|it| Used::of(it, FIRST_LOOK).bytes);
+        let given = disk.others.iter().map(|it| Used::of(it, LOOK).bytes);
         let given = given.sum();
-        let mut used = disk.used(FIRST_LOOK);
+        let mut used = disk.used(LOOK);
         if !used.complete {
             // What an earlier life of the sandbox has closed.
             open_folders(&disk.workspace);
-            used = disk.used(FIRST_LOOK);
+            used = disk.used(LOOK);
         }
         Self {
             used_at_start: used.without(given).bytes,
