@@ -5,13 +5,13 @@
 #   docker/test-daemon.sh stop    end it and its containers; images stay for the next start
 #   docker/test-daemon.sh purge   the same, and remove all that it kept
 #
-# $SANDBOX_TEST_DOCKER_DIR (default: target/docker) has its data and its log.
-# $SANDBOX_TEST_BASE_FROM: the image is taken from this daemon, where it is missing.
+# $DOCKER_TEST_DIR (default: target/docker) has its data and its log.
+# $DOCKER_TEST_BASE_FROM: the image is taken from this daemon, where it is missing.
 # Exit status 3: there can be no daemon here; standard error says why.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-dir=${SANDBOX_TEST_DOCKER_DIR:-$here/../target/docker}
+dir=${DOCKER_TEST_DIR:-$here/../target/docker}
 image=sandboxd-test-base:latest
 suite=bookworm
 packages=python3,bash,procps,ca-certificates
@@ -112,8 +112,8 @@ start() {
 # Nothing in it but Debian, for no registry need be in reach.
 make_image() {
 	docker image inspect "$image" >/dev/null 2>&1 && return
-	if [ -n "${SANDBOX_TEST_BASE_FROM:-}" ] &&
-		docker --host "$SANDBOX_TEST_BASE_FROM" save "$image" 2>"$dir/image.err" | docker load >/dev/null 2>&1; then
+	if [ -n "${DOCKER_TEST_BASE_FROM:-}" ] &&
+		docker --host "$DOCKER_TEST_BASE_FROM" save "$image" 2>"$dir/image.err" | docker load >/dev/null 2>&1; then
 		return
 	fi
 	say "making $image of Debian packages"

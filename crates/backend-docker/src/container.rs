@@ -18,6 +18,9 @@ use crate::{
 /// The user of every program, the guest included; it owns the workspace.
 pub(crate) const USER: u32 = 65532;
 pub(crate) const WORKSPACE: &str = "/workspace";
+/// Another one whenever a container may do less than before: one of the earlier kind
+/// is not taken over.
+const SHAPE_VERSION: u32 = 1;
 /// Of the descriptors that one program may have.
 const OPEN_FILES: i64 = 4096;
 /// Smallest size of a tmpfs: Docker takes none as no limit.
@@ -82,6 +85,7 @@ pub(crate) fn fixed(config: &DockerConfig, spec: &SandboxSpec) -> String {
             &config.gpu,
             limits.disk.bytes(),
             limits.tmp.bytes(),
+            SHAPE_VERSION,
         )
     ))
 }

@@ -42,8 +42,8 @@ impl Daemon {
     pub fn start(&mut self) {
         let mut command = script();
         command
-            .env("SANDBOX_TEST_DOCKER_DIR", &self.data)
-            .env("SANDBOX_TEST_BASE_FROM", host().unwrap_or_default());
+            .env("DOCKER_TEST_DIR", &self.data)
+            .env("DOCKER_TEST_BASE_FROM", host().unwrap_or_default());
         let host = run(command);
         assert!(host.is_some(), "the daemon does not start");
         self.host = host.unwrap_or_default();
@@ -51,9 +51,7 @@ impl Daemon {
 
     pub fn stop(&self) {
         let mut command = script();
-        command
-            .arg("stop")
-            .env("SANDBOX_TEST_DOCKER_DIR", &self.data);
+        command.arg("stop").env("DOCKER_TEST_DIR", &self.data);
         let _ = command.status();
     }
 }

@@ -155,9 +155,13 @@ impl Sandbox {
 
     /// The sandbox's PID 1.
     pub fn guest(&self) -> u32 {
-        let bwrap = self.bwrap();
         let mut found = self.processes("serve");
-        found.retain(|pid| *pid != bwrap);
+        // What the guest starts has its command line until it executes another.
+        found.retain(|pid| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let pids = status.lines().find(|line| line.starts_with("NSpid:"));
+            pids.is_some_and(|pids| pids.ends_with("\t1"))
+        });
         assert_eq!(found.len(), 1, "{found:?}");
         found[0]
     }

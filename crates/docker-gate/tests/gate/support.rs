@@ -90,7 +90,7 @@ fn daemon_socket() -> Option<PathBuf> {
 }
 
 pub fn image() -> String {
-    env::var("SANDBOX_TEST_IMAGE").unwrap_or_else(|_| test_docker::IMAGE.into())
+    env::var("DOCKER_TEST_IMAGE").unwrap_or_else(|_| test_docker::IMAGE.into())
 }
 
 fn client(socket: &Path) -> Docker {
