@@ -121,6 +121,7 @@ async fn every_metric_that_is_declared_is_set() {
         let set = samples.iter().any(|line| !line.ends_with(" 0"));
         let at_zero = [
             "sandbox_sessions_active",
+            "sandbox_pool_ready",
             "sandbox_runs_active",
             "sandbox_runs_waiting",
             "sandbox_audit_queue_depth",
