@@ -705,7 +705,19 @@ mod tests {
                 "bad value for `api_keys` in environment",
             ),
             ("SANDBOX_LISTEN", "0.0.0.0:80", "bad value for `listen`"),
-            ("SANDBOX_BACKEND", "docker", "bad value for `backend`"),
+            ("SANDBOX_BACKEND", "podman", "bad value for `backend`"),
+            ("SANDBOX_POOL_SIZE", "51", "bad value for `pool_size`"),
+            ("SANDBOX_GPU_ENABLED", "true", "bad value for `gpu_enabled`"),
+            (
+                "SANDBOX_GPU_NETWORK_ENABLED",
+                "true",
+                "bad value for `gpu_network_enabled`",
+            ),
+            (
+                "SANDBOX_DOCKER_PULL",
+                "always",
+                "bad value for `docker_pull` in environment",
+            ),
             ("SANDBOX_UID_RANGE", "0-7", "bad value for `uid_range`"),
             ("SANDBOX_TIMEOUT_SEC", "NaN", "bad value for `timeout_sec`"),
             (
