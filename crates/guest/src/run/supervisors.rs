@@ -20,6 +20,9 @@ use crate::{disk::Disk, reaper::Reaper, supervise::control::Begin};
 /// After a start, so that the program has the processors first; less when it is quick.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// After an end, for its answer goes first: a start holds up the guest's only thread.
+const ANSWER: Duration = Duration::from_millis(3);
+
 /// A clone starts for the same sandbox.
 #[derive(Clone)]
 pub(super) struct Supervisors {
@@ -77,6 +80,7 @@ impl Supervisors {
         tokio::spawn(async move {
             // Either way it is time.
             let _ = timeout(PAUSE, supervisors.wanted_now.notified()).await;
+            tokio::time::sleep(ANSWER).await;
             let started = supervisors.disk.start_spare(|| supervisors.start());
             let mut spare = supervisors.spare();
             spare.coming = false;
