@@ -18,7 +18,7 @@ use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use sandbox_backend::Backend;
 use sandbox_core::{Capabilities, Capability};
 
-pub use bed::{Bed, Sandbox};
+pub use bed::{Bed, Sandbox, request, shell};
 pub use report::{Outcome, Report, table};
 
 /// Cases at the same time: sandboxes must not notice each other anyway.

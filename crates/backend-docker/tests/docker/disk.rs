@@ -121,21 +121,9 @@ async fn volumes_that_the_image_wants_count_too() {
     let Some(docker) = Docker::with(|config| config.image = tag.clone()) else {
         return;
     };
-    let name = format!("sandboxd-test-volume-{}", std::process::id());
     // What comes with the image is nobody's fault.
     let fill = "mkdir -m 777 /data && head -c 20000000 /dev/zero > /data/given";
-    docker.docker(&[
-        "run",
-        "--name",
-        &name,
-        "--network=none",
-        test_docker::IMAGE,
-        "sh",
-        "-c",
-        fill,
-    ]);
-    docker.docker(&["commit", "--change", "VOLUME /data", &name, &tag]);
-    docker.docker(&["rm", &name]);
+    docker.make_image(&tag, fill, "VOLUME /data");
     let place = docker.start_with(1, &small()).await;
     let fill = "head -c 5000000 /dev/zero > f && echo f; sleep 0.5
 for n in $(seq 8); do head -c 5000000 /dev/zero > /data/$n && echo $n; sleep 0.5; done";

@@ -113,26 +113,8 @@ async fn a_workspace_that_the_image_has_is_copied_into_the_volume() {
     let Some(docker) = Docker::with(|config| config.image = tag.clone()) else {
         return;
     };
-    let name = format!("sandboxd-test-make-{}", std::process::id());
     let make = "mkdir /workspace && echo given > /workspace/f && chown -R 65532 /workspace";
-    docker.docker(&[
-        "run",
-        "--name",
-        &name,
-        "--network=none",
-        test_docker::IMAGE,
-        "sh",
-        "-c",
-        make,
-    ]);
-    docker.docker(&[
-        "commit",
-        "--change",
-        "LABEL dev.sandboxd.workspace=65532",
-        &name,
-        &tag,
-    ]);
-    docker.docker(&["rm", &name]);
+    docker.make_image(&tag, make, "LABEL dev.sandboxd.workspace=65532");
     let place = docker.start(1).await;
     assert_eq!(
         says(&place, "cat f; echo more >> f; stat -c %u .").await,

@@ -11,7 +11,8 @@ use std::{
 
 use backend_docker::{DockerBackend, DockerConfig, PullPolicy};
 use sandbox_backend::{Backend as _, Place};
-use sandbox_core::{Program, RunOutcome, RunRequest, SandboxId, SandboxSpec};
+use sandbox_conformance::shell;
+use sandbox_core::{RunOutcome, SandboxId, SandboxSpec};
 
 static NEXT: AtomicU32 = AtomicU32::new(1);
 
@@ -107,6 +108,24 @@ impl Docker {
         ]))
     }
 
+    /// An image of the tests' own in which a script has run.
+    pub fn make_image(&self, tag: &str, script: &str, change: &str) {
+        let name = tag.replace(':', "-");
+        let image = test_docker::IMAGE;
+        self.docker(&[
+            "run",
+            "--name",
+            &name,
+            "--network=none",
+            image,
+            "sh",
+            "-c",
+            script,
+        ]);
+        self.docker(&["commit", "--change", change, &name, tag]);
+        self.docker(&["rm", &name]);
+    }
+
     pub fn inspect(&self, container: &str, format: &str) -> String {
         self.docker(&["inspect", "--format", format, container])
     }
@@ -144,22 +163,7 @@ pub fn id(n: u32) -> SandboxId {
 }
 
 pub async fn sh(place: &Arc<dyn Place>, script: &str) -> RunOutcome {
-    let request = RunRequest {
-        program: Program {
-            argv: ["/bin/sh", "-c", script].map(str::to_owned).into(),
-            script: None,
-        },
-        env: Default::default(),
-        cwd: None,
-        stdin: Default::default(),
-        timeout: Duration::from_secs(30),
-        output_limit: 1 << 20,
-        live: false,
-        spill_limit: 0,
-        artifacts: None,
-        python_display: false,
-    };
-    let run = place.guest().run(request).await.unwrap();
+    let run = place.guest().run(shell(script)).await.unwrap();
     run.collect().await.unwrap()
 }
 

@@ -14,7 +14,8 @@ use std::{
 
 use backend_local::{LocalBackend, LocalConfig};
 use sandbox_backend::{Backend as _, Place};
-use sandbox_core::{ByteSize, Limits, Program, RunOutcome, RunRequest, SandboxId, SandboxSpec};
+use sandbox_conformance::request;
+use sandbox_core::{ByteSize, Limits, RunOutcome, RunRequest, SandboxId, SandboxSpec};
 use tempfile::TempDir;
 
 /// Marks a sandbox: the guest's command line shows its disk limit to the host.
@@ -93,19 +94,8 @@ impl Sandbox {
 
     pub async fn run_for(&self, timeout: Duration, argv: &[&str]) -> RunOutcome {
         let request = RunRequest {
-            program: Program {
-                argv: argv.iter().map(|word| word.to_string()).collect(),
-                script: None,
-            },
-            env: Default::default(),
-            cwd: None,
-            stdin: Default::default(),
             timeout,
-            output_limit: 1 << 20,
-            live: false,
-            spill_limit: 0,
-            artifacts: None,
-            python_display: false,
+            ..request(argv)
         };
         let run = self.place.guest().run(request).await.unwrap();
         run.collect().await.unwrap()

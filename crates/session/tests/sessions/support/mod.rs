@@ -14,13 +14,14 @@ use std::{
 };
 
 use guest_client::messages::{ReadLinesRequest, WriteRequest};
-use sandbox_core::{ErrorCode, ManualClock, Program, Result, RunRequest, SessionKey, TenantId};
+use sandbox_core::{ErrorCode, ManualClock, Result, SessionKey, TenantId};
 use sandbox_session::{RunReport, SessionManager, SessionSettings, SessionState};
 use sandbox_store::SessionStore as _;
 
 pub use backend::{Fake, FakeBackend};
 pub use guest::REFUSED;
 pub use observer::Notes;
+pub use sandbox_conformance::request as program;
 pub use store::FakeStore;
 
 pub const IDLE: Duration = Duration::from_secs(900);
@@ -36,24 +37,6 @@ pub fn settings() -> SessionSettings {
         // The tests say when.
         reap_interval: Duration::from_secs(3600),
         ..SessionSettings::default()
-    }
-}
-
-pub fn program(argv: &[&str]) -> RunRequest {
-    RunRequest {
-        program: Program {
-            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
-            script: None,
-        },
-        env: Default::default(),
-        cwd: None,
-        stdin: Default::default(),
-        timeout: Duration::from_secs(30),
-        output_limit: 1 << 20,
-        live: false,
-        spill_limit: 0,
-        artifacts: None,
-        python_display: false,
     }
 }
 
