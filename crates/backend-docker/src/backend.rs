@@ -1,7 +1,7 @@
 //! The backend: makes, finds and removes containers and their volumes.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -17,14 +17,11 @@ use bollard::{
     },
 };
 use guest_client::{GuestClient, GuestConfig, TAKEOVER_SIGNAL, take_over};
-use sandbox_backend::{Backend, Found, Place, Problem, Readiness};
+use sandbox_backend::{Backend, Earlier, Found, Place, Problem, Readiness};
 use sandbox_core::{
-    Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec,
+    Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec, chain,
 };
-use tokio::{
-    sync::{OnceCell, watch},
-    time::timeout,
-};
+use tokio::{sync::OnceCell, time::timeout};
 use tracing::{info, warn};
 
 use crate::{
@@ -59,8 +56,7 @@ pub struct DockerBackend {
     quota: AtomicBool,
     /// Workspaces that programs can write, as far as this service knows.
     given: Mutex<BTreeSet<SandboxId>>,
-    /// The last container of each id, and whether it is gone.
-    last: Mutex<BTreeMap<SandboxId, watch::Receiver<bool>>>,
+    earlier: Earlier,
     survivors: Survivors,
 }
 
@@ -76,7 +72,7 @@ impl DockerBackend {
             installed: tokio::sync::Mutex::default(),
             quota: AtomicBool::new(false),
             given: Mutex::default(),
-            last: Mutex::default(),
+            earlier: Earlier::new(EARLIER_LIMIT),
             survivors: Survivors::default(),
             config: Arc::new(config),
         })
@@ -97,10 +93,6 @@ impl DockerBackend {
             .find_once(docker, &self.names, self.guest.version())
             .await?;
         Ok(docker)
-    }
-
-    fn last(&self) -> MutexGuard<'_, BTreeMap<SandboxId, watch::Receiver<bool>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn has_quota(&self) -> bool {
@@ -194,7 +186,7 @@ impl DockerBackend {
                 }
             },
         };
-        self.last().insert(id.clone(), place.ended());
+        self.earlier.is(id, place.ended());
         Ok(place)
     }
 
@@ -310,20 +302,17 @@ impl DockerBackend {
     ) -> Option<DockerPlace> {
         let survivor = self.survivors.take(id)?;
         let container = survivor.container.clone();
-        let (guest, processors) =
-            match timeout(TAKEOVER_LIMIT, self.speak_to(docker, survivor, spec)).await {
-                Ok(Ok(spoken)) => spoken,
-                Ok(Err(error)) => {
-                    info!(sandbox.id = %id, "a sandbox cannot be taken over: {}", chain(&error));
-                    place::remove(docker, &container).await;
-                    return None;
-                }
-                Err(_) => {
-                    info!(sandbox.id = %id, "a sandbox does not answer and is not taken over");
-                    place::remove(docker, &container).await;
-                    return None;
-                }
-            };
+        let spoken = timeout(TAKEOVER_LIMIT, self.speak_to(docker, survivor, spec))
+            .await
+            .unwrap_or_else(|_| Err(unavailable("it does not answer")));
+        let (guest, processors) = match spoken {
+            Ok(spoken) => spoken,
+            Err(error) => {
+                info!(sandbox.id = %id, "a sandbox cannot be taken over: {}", chain(&error));
+                place::remove(docker, &container).await;
+                return None;
+            }
+        };
         info!(sandbox.id = %id, "took over a sandbox of an earlier service");
         Some(self.place(guest, docker, container, spec, processors))
     }
@@ -353,17 +342,9 @@ impl DockerBackend {
 
     /// Waits until an earlier container with this id is gone.
     async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
-        let earlier = self.last().get(id).cloned();
-        let Some(mut ended) = earlier else {
-            return Ok(());
-        };
-        match timeout(EARLIER_LIMIT, ended.wait_for(|ended| *ended)).await {
-            // An error means that its task is gone, and the container with it.
-            Ok(_) => {
-                self.last().remove(id);
-                Ok(())
-            }
-            Err(_) => Err(unavailable(
+        match self.earlier.is_gone(id).await {
+            true => Ok(()),
+            false => Err(unavailable(
                 "the session's earlier container has not ended yet",
             )),
         }
@@ -401,18 +382,6 @@ fn not_started(complaint: &Complaint) -> Error {
         warn!("a container did not start: {said}");
     }
     unavailable("the sandbox did not start")
-}
-
-/// An error and its causes, for the log.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 #[async_trait]

@@ -1,7 +1,6 @@
 //! The backend: makes, finds and removes local sandboxes.
 
 use std::{
-    collections::BTreeMap,
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     process::Stdio,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -10,11 +9,12 @@ use std::{
 
 use async_trait::async_trait;
 use guest_client::{GuestClient, GuestConfig};
-use sandbox_backend::{Backend, Found, Place, Problem, Readiness};
+use sandbox_backend::{Backend, Earlier, Found, Place, Problem, Readiness};
 use sandbox_core::{
-    Capabilities, Capability, Enforcement, Error, ErrorCode, Limits, Result, SandboxId, SandboxSpec,
+    Capabilities, Capability, Enforcement, Error, ErrorCode, Limits, Result, SandboxId,
+    SandboxSpec, chain,
 };
-use tokio::{net::UnixStream, sync::watch, time::timeout};
+use tokio::{net::UnixStream, time::timeout};
 
 use crate::{
     arguments::{ALLOW_FD, ARGUMENTS_FD, BOOT_ID_FD, REFUSE_FD, arguments, guest_command},
@@ -46,8 +46,7 @@ pub struct LocalBackend {
     workspaces: Arc<Workspaces>,
     cgroups: Arc<Cgroups>,
     spawner: Arc<Spawner>,
-    /// The last sandbox of each id, and whether it has ended.
-    last: Mutex<BTreeMap<SandboxId, watch::Receiver<bool>>>,
+    earlier: Earlier,
     tested: Mutex<Option<Tested>>,
     /// One self-test at a time.
     testing: tokio::sync::Mutex<()>,
@@ -100,7 +99,7 @@ impl LocalBackend {
             workspaces: Arc::new(workspaces),
             cgroups: Arc::new(Cgroups::set_up()),
             spawner: Arc::new(spawner),
-            last: Mutex::default(),
+            earlier: Earlier::new(EARLIER_LIMIT),
             tested: Mutex::default(),
             testing: tokio::sync::Mutex::default(),
             state,
@@ -147,25 +146,13 @@ impl LocalBackend {
 
     /// Waits until an earlier sandbox with this id is gone, and its workspace free.
     async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
-        let earlier = self.last().get(id).cloned();
-        let Some(mut ended) = earlier else {
-            return Ok(());
-        };
-        match timeout(EARLIER_LIMIT, ended.wait_for(|ended| *ended)).await {
-            // An error means that its task is gone, and the sandbox with it.
-            Ok(_) => {
-                self.last().remove(id);
-                Ok(())
-            }
-            Err(_) => Err(Error::new(
+        match self.earlier.is_gone(id).await {
+            true => Ok(()),
+            false => Err(Error::new(
                 ErrorCode::BackendUnavailable,
                 "the session's earlier sandbox has not ended yet",
             )),
         }
-    }
-
-    fn last(&self) -> MutexGuard<'_, BTreeMap<SandboxId, watch::Receiver<bool>>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn start(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<LocalPlace> {
@@ -204,7 +191,7 @@ impl LocalBackend {
             stderr,
             Arc::clone(&self.spawner),
         );
-        self.last().insert(id.clone(), place.ended());
+        self.earlier.is(id, place.ended());
 
         if let Err(error) = self.make_ready(&place, spec).await {
             place.stop().await?;
@@ -366,16 +353,4 @@ impl Backend for LocalBackend {
             .map_err(Error::internal)?
             .map_err(Error::internal)
     }
-}
-
-/// An error and its causes, for the log and the operator.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

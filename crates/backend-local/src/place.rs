@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use futures::future::BoxFuture;
 use guest_client::{GuestClient, GuestConfig};
 use sandbox_backend::{Place, Usage};
-use sandbox_core::{Error, Limits, Result, SandboxSpec};
+use sandbox_core::{Error, Limits, Result, SandboxSpec, chain};
 use tokio::{
     io::AsyncReadExt as _,
     process::ChildStderr,
@@ -22,7 +22,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{backend::chain, cgroup::Group, process::Process, spawn::Spawner};
+use crate::{cgroup::Group, process::Process, spawn::Spawner};
 
 /// How long `stop` waits for the processes and the cgroups.
 const STOP_LIMIT: Duration = Duration::from_secs(20);

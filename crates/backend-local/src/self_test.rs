@@ -11,10 +11,10 @@ use std::{
 use guest_client::messages::WriteRequest;
 use sandbox_backend::{Backend as _, Place as _, Problem};
 use sandbox_core::{
-    ByteSize, Error, Limits, Program, Result, RunOutcome, RunRequest, SandboxId, SandboxSpec,
+    ByteSize, Error, Limits, Program, Result, RunOutcome, RunRequest, SandboxId, SandboxSpec, chain,
 };
 
-use crate::{LocalBackend, backend::chain, bwrap, place::LocalPlace, state::reach_problems};
+use crate::{LocalBackend, bwrap, place::LocalPlace, state::reach_problems};
 
 /// Ids that no session can have by chance.
 const FIRST: &str = "5e1f7e5700000000000000000000000a";

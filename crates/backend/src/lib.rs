@@ -3,6 +3,8 @@
 //! A backend makes an isolated place and starts the guest in it; everything
 //! that a request asks for is then done by the guest inside the place.
 
+mod earlier;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -10,6 +12,8 @@ use futures::future::BoxFuture;
 use guest_client::GuestClient;
 use sandbox_core::{Capabilities, Enforcement, Result, SandboxId, SandboxSpec};
 use serde::Serialize;
+
+pub use earlier::Earlier;
 
 /// Something that keeps a backend from working, and how to mend it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

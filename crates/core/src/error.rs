@@ -186,3 +186,15 @@ impl std::error::Error for Error {
         }
     }
 }
+
+/// An error and its causes, for the log and the operator.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

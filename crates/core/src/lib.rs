@@ -13,7 +13,7 @@ mod spec;
 
 pub use capability::{Capabilities, Capability};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
-pub use error::{Error, ErrorCode, Result};
+pub use error::{Error, ErrorCode, Result, chain};
 pub use id::{ExecutionId, SandboxId, SessionId, SessionKey, TenantId};
 pub use limits::{ByteSize, Enforcement, Limits};
 pub use run::{

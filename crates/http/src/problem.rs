@@ -3,11 +3,11 @@
 //! A handler returns [`ApiError`]; the body is written where the request's id
 //! is known, which is the outermost layer.
 
-use std::{error::Error as _, fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use sandbox_core::{Error, ErrorCode, ExecutionId};
+use sandbox_core::{Error, ErrorCode, ExecutionId, chain};
 use serde::Serialize;
 use tracing::{Level, error, info, warn};
 use utoipa::{
@@ -225,16 +225,6 @@ fn log(error: &Error) {
         Level::WARN => warn!(error.code = code, "request failed: {}", chain(error)),
         _ => info!(error.code = code, "request refused: `{code}`"),
     }
-}
-
-fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let _ = write!(text, ": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -7,13 +7,13 @@ use std::{
 
 use guest_client::messages::WriteRequest;
 use sandbox_backend::Place;
-use sandbox_core::{Error, ErrorCode, Result};
+use sandbox_core::{Error, ErrorCode, Result, chain};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
 use crate::{
     CreatedBy, DestroyReason,
-    deadline::{self, chain, within},
+    deadline::{self, within},
     outcome::{Failure, Promise},
     pool::Pooled,
     sandbox::Sandbox,

@@ -35,15 +35,3 @@ pub(crate) async fn within<T>(
         )),
     }
 }
-
-/// An error with what caused it, for the log.
-pub(crate) fn chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
-}

@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sandbox_core::{Result, SessionKey};
+use sandbox_core::{Result, SessionKey, chain};
 use tracing::{error, info, warn};
 
 use crate::{
     DestroyReason,
-    deadline::{self, chain, within},
+    deadline::{self, within},
     outcome::{Failure, Outcome, Promise, promise},
     sandbox::Sandbox,
     session::{Session, State},

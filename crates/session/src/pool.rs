@@ -5,11 +5,11 @@
 use std::sync::Arc;
 
 use sandbox_backend::Place;
-use sandbox_core::{SandboxId, SandboxSpec};
+use sandbox_core::{SandboxId, SandboxSpec, chain};
 use tracing::warn;
 
 use crate::{
-    deadline::{self, chain, within},
+    deadline::{self, within},
     shared::Shared,
     table::Table,
 };

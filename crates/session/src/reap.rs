@@ -6,12 +6,12 @@ use std::{
 };
 
 use futures::future::join_all;
-use sandbox_core::SandboxId;
+use sandbox_core::{SandboxId, chain};
 use tokio::time::MissedTickBehavior;
 use tracing::warn;
 
 use crate::{
-    deadline::{self, chain, within},
+    deadline::{self, within},
     outcome::Outcome,
     session::Session,
     shared::Shared,

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use sandbox_core::{ErrorCode, Result, SandboxId, SessionKey};
+use sandbox_core::{ErrorCode, Result, SandboxId, SessionKey, chain};
 use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
 use crate::{
     DestroyReason,
     acquire::Found,
-    deadline::{self, chain, within},
+    deadline::{self, within},
     new::Wanted,
     session::{Session, State, Terms},
     shared::Shared,

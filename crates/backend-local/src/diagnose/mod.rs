@@ -9,10 +9,10 @@ use std::{fs, path::Path};
 use sandbox_backend::Problem;
 use serde::Serialize;
 
+use sandbox_core::chain;
+
 use crate::{
-    LocalConfig,
-    backend::chain,
-    bwrap,
+    LocalConfig, bwrap,
     cgroup::Cgroups,
     state::{StateDir, reach_problems},
 };

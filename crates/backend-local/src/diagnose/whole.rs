@@ -3,14 +3,10 @@
 use std::thread;
 
 use sandbox_backend::{Backend as _, Problem};
-use sandbox_core::{Enforcement, Error, Result};
+use sandbox_core::{Enforcement, Error, Result, chain};
 
 use super::Finding;
-use crate::{
-    LocalConfig,
-    backend::{LocalBackend, chain},
-    tree::remove_tree,
-};
+use crate::{LocalConfig, backend::LocalBackend, tree::remove_tree};
 
 /// Makes real sandboxes and tries to break out of them.
 pub(super) fn try_sandbox(config: &LocalConfig) -> Finding {
