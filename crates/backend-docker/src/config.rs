@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+const PULL_LIMIT: Duration = Duration::from_secs(600);
+/// A daemon under load may take its time.
+const START_LIMIT: Duration = Duration::from_secs(30);
+/// For a service that was killed, or its successor.
+const ALONE_LIMIT: Duration = Duration::from_secs(600);
+
 /// What happens when the image is not on the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PullPolicy {
@@ -37,6 +43,26 @@ pub struct DockerConfig {
     pub start_timeout: Duration,
     /// How long a container goes on without a service.
     pub alone_limit: Duration,
+}
+
+impl DockerConfig {
+    /// What is usual, on the daemon that is usual.
+    pub fn new(owner: impl Into<String>, image: impl Into<String>, guest: Bytes) -> Self {
+        Self {
+            host: None,
+            owner: owner.into(),
+            image: image.into(),
+            images: Vec::new(),
+            pull: PullPolicy::default(),
+            pull_limit: PULL_LIMIT,
+            runtime: None,
+            network: None,
+            gpu: None,
+            guest,
+            start_timeout: START_LIMIT,
+            alone_limit: ALONE_LIMIT,
+        }
+    }
 }
 
 /// Every sandbox sees all GPUs of the daemon's machine.

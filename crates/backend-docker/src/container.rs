@@ -244,25 +244,13 @@ fn size(bytes: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::config::{Gpu, PullPolicy};
+    use crate::config::Gpu;
 
     fn config() -> DockerConfig {
         DockerConfig {
-            host: None,
-            owner: "owner".into(),
-            image: "worker".into(),
-            images: Vec::new(),
-            pull: PullPolicy::Never,
-            pull_limit: Duration::ZERO,
             runtime: Some("runsc".into()),
-            network: None,
-            gpu: None,
-            guest: bytes::Bytes::new(),
-            start_timeout: Duration::ZERO,
-            alone_limit: Duration::from_secs(600),
+            ..DockerConfig::new("owner", "worker", bytes::Bytes::new())
         }
     }
 

@@ -36,19 +36,12 @@ async fn local(first_uid: u32) -> Local {
 }
 
 async fn docker(host: &str) -> Arc<DockerBackend> {
+    let owner = format!("conformance-{}", std::process::id());
     let backend = DockerBackend::new(DockerConfig {
         host: Some(host.to_owned()),
-        owner: format!("conformance-{}", std::process::id()),
-        image: test_docker::IMAGE.into(),
-        images: Vec::new(),
         pull: PullPolicy::Never,
-        pull_limit: Duration::from_secs(60),
-        runtime: None,
-        network: None,
-        gpu: None,
-        guest: guest_binary::GUEST.into(),
-        start_timeout: Duration::from_secs(30),
         alone_limit: Duration::from_secs(60),
+        ..DockerConfig::new(owner, test_docker::IMAGE, guest_binary::GUEST.into())
     });
     backend.warm_up().await.unwrap();
     backend

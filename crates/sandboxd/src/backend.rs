@@ -11,10 +11,6 @@ use tracing::warn;
 use crate::settings::{DockerPull, Settings};
 
 const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
-/// A daemon under load may take its time.
-const CONTAINER_START_LIMIT: Duration = Duration::from_secs(30);
-/// How long containers wait for a service that was killed, or its successor.
-const ALONE_LIMIT: Duration = Duration::from_secs(600);
 /// The network that every Docker daemon has.
 const BRIDGE: &str = "bridge";
 
@@ -68,8 +64,6 @@ pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {
     let network = set(&settings.docker_network);
     DockerConfig {
         host: set(&settings.docker_host),
-        owner: owner.to_owned(),
-        image: settings.worker_image.clone(),
         images: settings.worker_images.clone(),
         pull: match settings.docker_pull {
             DockerPull::Missing => PullPolicy::Missing,
@@ -83,8 +77,6 @@ pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {
                 .then(|| network.clone().unwrap_or_else(|| BRIDGE.to_owned())),
         }),
         network,
-        guest: guest_binary::GUEST.into(),
-        start_timeout: CONTAINER_START_LIMIT,
-        alone_limit: ALONE_LIMIT,
+        ..DockerConfig::new(owner, &settings.worker_image, guest_binary::GUEST.into())
     }
 }

@@ -25,17 +25,10 @@ pub struct Docker {
 pub fn config(host: &str, owner: &str) -> DockerConfig {
     DockerConfig {
         host: Some(host.to_owned()),
-        owner: owner.to_owned(),
-        image: test_docker::IMAGE.into(),
-        images: Vec::new(),
         pull: PullPolicy::Never,
         pull_limit: Duration::from_secs(20),
-        runtime: None,
-        network: None,
-        gpu: None,
-        guest: guest_binary::GUEST.into(),
-        start_timeout: Duration::from_secs(30),
         alone_limit: Duration::from_secs(60),
+        ..DockerConfig::new(owner, test_docker::IMAGE, guest_binary::GUEST.into())
     }
 }
 
@@ -83,20 +76,15 @@ impl Docker {
     }
 
     pub fn volumes(&self) -> Vec<String> {
-        let kind = "label=dev.sandboxd.kind=sandbox";
-        lines(&self.docker(&[
-            "volume",
-            "ls",
-            "-q",
-            "--filter",
-            &self.own(),
-            "--filter",
-            kind,
-        ]))
+        self.volumes_of("sandbox")
     }
 
     pub fn guests(&self) -> Vec<String> {
-        let kind = "label=dev.sandboxd.kind=guest";
+        self.volumes_of("guest")
+    }
+
+    fn volumes_of(&self, kind: &str) -> Vec<String> {
+        let kind = &format!("label=dev.sandboxd.kind={kind}");
         lines(&self.docker(&[
             "volume",
             "ls",

@@ -18,17 +18,9 @@ async fn the_backend_does_all_that_it_promises() {
     };
     let backend = DockerBackend::new(DockerConfig {
         host: Some(gate.host()),
-        owner: gate.name.clone(),
-        image: image(),
-        images: Vec::new(),
         pull: PullPolicy::Never,
-        pull_limit: Duration::from_secs(60),
-        runtime: None,
-        network: None,
-        gpu: None,
-        guest: guest_binary::GUEST.into(),
-        start_timeout: Duration::from_secs(30),
         alone_limit: Duration::from_secs(60),
+        ..DockerConfig::new(&gate.name, image(), guest_binary::GUEST.into())
     });
     backend.warm_up().await.unwrap();
     let report = run(Arc::clone(&backend) as _).await;
