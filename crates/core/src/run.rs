@@ -240,6 +240,8 @@ pub struct RunOutcome {
     pub artifacts: Vec<Artifact>,
     /// Files that the run made and that are beyond the limits.
     pub artifacts_omitted: u32,
+    /// It was forked from an interpreter that had started before.
+    pub warm: bool,
 }
 
 #[cfg(test)]

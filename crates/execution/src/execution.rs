@@ -334,6 +334,7 @@ impl Execution {
             stdout_file: None,
             stderr_file: None,
             artifacts_omitted: 0,
+            warm: false,
             phase: Step::Run,
         })
     }

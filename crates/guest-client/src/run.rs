@@ -50,6 +50,7 @@ pub struct RunEnd {
     pub stdout_file: Option<OutputFile>,
     pub stderr_file: Option<OutputFile>,
     pub artifacts_omitted: u32,
+    pub warm: bool,
 }
 
 /// A run under way; dropping it kills the run.
@@ -208,6 +209,7 @@ impl Collected {
             stderr_file: end.stderr_file,
             artifacts: self.artifacts,
             artifacts_omitted: end.artifacts_omitted,
+            warm: end.warm,
         }
     }
 }
@@ -273,6 +275,7 @@ fn run_end(ended: wire::Ended) -> Result<RunEnd> {
         stdout_file: ended.stdout_file.into_option().map(output_file),
         stderr_file: ended.stderr_file.into_option().map(output_file),
         artifacts_omitted: ended.artifacts_omitted,
+        warm: ended.warm,
     })
 }
 

@@ -13,6 +13,7 @@ use crate::{
     path,
     run::{Build, RunToEnd, ScriptFile, Starter, run_to_end},
     state::Guest,
+    warm::Warm,
 };
 
 /// Stands for the script's path in an argument.
@@ -23,11 +24,16 @@ const TMP: &str = "/tmp";
 pub(crate) struct CodeService {
     guest: Arc<Guest>,
     starter: Starter,
+    warm: Option<Warm>,
 }
 
 impl CodeService {
-    pub fn new(guest: Arc<Guest>, starter: Starter) -> Self {
-        Self { guest, starter }
+    pub fn new(guest: Arc<Guest>, starter: Starter, warm: Option<Warm>) -> Self {
+        Self {
+            guest,
+            starter,
+            warm,
+        }
     }
 }
 
@@ -51,6 +57,7 @@ impl Code for CodeService {
         env.extend(request.env);
         let mut argv = request.argv;
         let mut build = None;
+        let mut candidate = None;
         let script = match request.script.into_option() {
             None => None,
             Some(script) => {
@@ -62,6 +69,9 @@ impl Code for CodeService {
                     if argument == FILE {
                         *argument = path.clone().into_owned();
                     }
+                }
+                if let (Some(warm), true) = (&self.warm, compile.is_empty()) {
+                    candidate = warm.candidate(&argv, &path, &script.source);
                 }
                 if !compile.is_empty() {
                     let tmp = Path::new(TMP);
@@ -78,9 +88,6 @@ impl Code for CodeService {
             true => Display::prepare(&self.guest).await.ok(),
             false => None,
         };
-        if let Some(display) = &display {
-            display.add_to(&mut env);
-        }
         let run = RunToEnd {
             argv,
             env,
@@ -95,6 +102,7 @@ impl Code for CodeService {
             spill_limit: request.spill_limit_bytes,
             artifacts: request.artifacts.into_option(),
             display,
+            warm: self.warm.clone().zip(candidate),
         };
         let mut events = run_to_end(&self.guest, &self.starter, run).await?;
         Ok(Response::stream(stream::poll_fn(move |cx| {

@@ -14,7 +14,7 @@
 //! write more, and what has no name any more can be hidden in a mapping.
 
 use std::{
-    fs, io,
+    fs,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     sync::{
@@ -32,7 +32,13 @@ use rustix::{
 use sandbox_core::{ByteSize, ErrorCode};
 use tokio::sync::Notify;
 
-use crate::{error::error, mounts, supervise::tree, workspace::usage};
+use crate::{
+    error::error,
+    mounts,
+    supervise::tree::{self, Tree},
+    warm::Idle,
+    workspace::usage,
+};
 
 /// Between two looks while there is something to see, and a multiple of what a look
 /// takes of the processor: a large workspace is looked at less often.
@@ -55,8 +61,8 @@ pub(crate) struct Disk {
     /// `None`: the storage has a limit of its own, or there is none.
     limit: Option<u64>,
     full: AtomicBool,
-    /// A process of the guest's that is no program yet; held while programs are limited.
-    spare: Mutex<Option<i32>>,
+    /// What is no program yet; held while programs are limited.
+    idle: Mutex<Idle>,
     stirred: Notify,
 }
 
@@ -70,7 +76,7 @@ impl Disk {
             workspace,
             limit,
             full: AtomicBool::new(false),
-            spare: Mutex::default(),
+            idle: Mutex::default(),
             stirred: Notify::new(),
         }
     }
@@ -82,21 +88,9 @@ impl Disk {
         }
     }
 
-    fn spare(&self) -> MutexGuard<'_, Option<i32>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Starts a process that is not to be limited until it becomes a program.
-    pub fn start_spare<T>(&self, start: impl FnOnce() -> io::Result<(T, i32)>) -> io::Result<T> {
-        let mut spare = self.spare();
-        let (started, pid) = start()?;
-        *spare = Some(pid);
-        Ok(started)
-    }
-
-    /// It becomes a program now.
-    pub fn spare_is_used(&self) {
-        self.spare().take();
+    /// Processes that are not to be limited until they become programs.
+    pub fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_full(&self) -> bool {
@@ -174,9 +168,8 @@ impl Disk {
         seen.full_at = full.then_some(used.bytes);
         self.full.store(full, Ordering::Relaxed);
         // What it runs later on could not write, however much room there is then.
-        let spare = self.spare();
-        let mut programs = tree::descendants(me);
-        programs.retain(|pid| Some(*pid) != *spare);
+        let idle = self.idle();
+        let programs = idle.programs(me, &Tree::now());
         if full {
             for pid in programs.iter().copied().filter_map(Pid::from_raw) {
                 let nothing = Rlimit {

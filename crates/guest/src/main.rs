@@ -26,6 +26,7 @@ mod search;
 mod serve;
 mod state;
 mod supervise;
+mod warm;
 mod workspace;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -33,8 +34,9 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 use lexopt::{Arg, ValueExt as _};
 use serde::{Deserialize, Serialize};
 use state::Guest;
+use warm::Preload;
 
-const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N]
+const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N] [--python-preload MODULES]
        sandbox-guest supervise";
 
 /// Resource limits that are put on user programs, never on the guest itself.
@@ -55,6 +57,8 @@ enum Mode {
         alone: Option<Duration>,
         /// All files together, where the storage does not see to it.
         disk_bytes: Option<u64>,
+        /// Modules that a warm Python imports; `None`: there is none.
+        preload: Option<Preload>,
     },
     Supervise,
 }
@@ -64,6 +68,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mut workspace = None;
     let mut alone = None;
     let mut disk_bytes = None;
+    let mut preload = None;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
         Some(other) => return Err(other.unexpected()),
@@ -76,6 +81,11 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
                 alone = Some(Duration::from_secs(parser.value()?.parse()?));
             }
             Arg::Long("disk-bytes") => disk_bytes = Some(parser.value()?.parse()?),
+            Arg::Long("python-preload") => {
+                let modules = parser.value()?.string()?;
+                let modules = modules.split(',').filter(|it| !it.is_empty());
+                preload = Some(Preload::new(modules.map(str::to_owned)));
+            }
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
@@ -87,6 +97,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
             workspace: workspace.ok_or("--workspace is missing")?,
             alone,
             disk_bytes,
+            preload,
         },
         "supervise" => Mode::Supervise,
         _ => return Err(format!("`{mode}` is not a mode").into()),
@@ -107,7 +118,8 @@ fn main() -> ExitCode {
             workspace,
             alone,
             disk_bytes,
-        } => serve::serve(Guest::new(workspace, disk_bytes), limits, alone),
+            preload,
+        } => serve::serve(Guest::new(workspace, disk_bytes), limits, alone, preload),
         Mode::Supervise => supervise::supervise(),
     };
     match result {

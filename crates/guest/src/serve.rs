@@ -22,9 +22,18 @@ use tokio::{
 use tower::Service as _;
 
 use crate::{
-    UserLimits, attached::Attached, code::CodeService, filesystem::FilesystemService,
-    process::ProcessService, reaper::Reaper, rest, run::Starter, search::SearchService,
-    state::Guest, workspace::WorkspaceService,
+    UserLimits,
+    attached::Attached,
+    code::CodeService,
+    filesystem::FilesystemService,
+    process::ProcessService,
+    reaper::Reaper,
+    rest,
+    run::Starter,
+    search::SearchService,
+    state::Guest,
+    warm::{Preload, Warm},
+    workspace::WorkspaceService,
 };
 
 type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
@@ -40,7 +49,12 @@ const FILE_THREADS: usize = 4;
 
 /// Serves the connection on standard input until its end: a socket, or one pipe
 /// in and one out on standard output, as a container is attached to.
-pub(crate) fn serve(guest: Guest, limits: UserLimits, alone: Option<Duration>) -> io::Result<()> {
+pub(crate) fn serve(
+    guest: Guest,
+    limits: UserLimits,
+    alone: Option<Duration>,
+    preload: Option<Preload>,
+) -> io::Result<()> {
     // User programs may run as the same user: nothing of ours is theirs to read.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     // Whatever the guest was started with is not for programs.
@@ -59,7 +73,8 @@ pub(crate) fn serve(guest: Guest, limits: UserLimits, alone: Option<Duration>) -
         let guest = Arc::new(guest);
         let starter = Starter::new(Reaper::start()?, limits, Arc::clone(&guest.disk));
         tokio::spawn(Arc::clone(&guest.disk).watch());
-        let services = Services::new(guest, starter);
+        let warm = preload.map(|preload| Warm::start(Arc::clone(&guest), starter.clone(), preload));
+        let services = Services::new(guest, starter, warm.transpose()?);
         match connection {
             Connection::Socket(socket) => services.serve(socket).await,
             Connection::Attached(attached) => {
@@ -101,16 +116,17 @@ struct Services {
 }
 
 impl Services {
-    fn new(guest: Arc<Guest>, starter: Starter) -> Self {
+    fn new(guest: Arc<Guest>, starter: Starter, warm: Option<Warm>) -> Self {
         let router = Router::new()
             .add_service(Arc::new(CodeService::new(
                 Arc::clone(&guest),
                 starter.clone(),
+                warm.clone(),
             )))
             .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
             .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))
             .add_service(Arc::new(SearchService::new(Arc::clone(&guest))))
-            .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest))));
+            .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest), warm)));
         let rpc = ConnectRpcService::new(router).with_limits(
             Limits::default()
                 .with_max_request_body_size(MAX_MESSAGE_BYTES)

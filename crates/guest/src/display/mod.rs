@@ -10,7 +10,7 @@
 
 mod folder;
 mod item;
-mod python;
+pub(crate) mod modules;
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use std::{
 
 use folder::Folder;
 use item::Shown;
-pub(crate) use python::Modules;
+pub(crate) use modules::Modules;
 use sandbox_wire::sandbox::v1::RunResponse;
 use tokio::{net::unix::pipe, sync::watch};
 
@@ -70,7 +70,12 @@ impl Display {
         })
     }
 
-    /// Tells the interpreter; it keeps this from the program.
+    /// Where items are put.
+    pub fn folder(&self) -> String {
+        self.folder.path().to_string_lossy().into_owned()
+    }
+
+    /// Tells an interpreter that is started; it keeps this from the program.
     pub fn add_to(&self, env: &mut BTreeMap<String, String>) {
         let mut path = self.modules.to_string_lossy().into_owned();
         if let Some(given) = env.get("PYTHONPATH").filter(|given| !given.is_empty()) {
@@ -78,8 +83,7 @@ impl Display {
             path.push_str(given);
         }
         env.insert("PYTHONPATH".into(), path);
-        let folder = self.folder.path().to_string_lossy().into_owned();
-        env.insert("SANDBOX_DISPLAY".into(), folder);
+        env.insert("SANDBOX_DISPLAY".into(), self.folder());
     }
 
     /// Sends what is displayed until the program has ended.

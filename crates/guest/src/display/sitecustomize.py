@@ -3,8 +3,7 @@
 # display.py, is loaded when it is used.
 
 
-def _install():
-    import builtins
+def _start():
     import os
     import sys
 
@@ -35,43 +34,11 @@ def _install():
             sys.modules.setdefault(name, module)
         return sys.modules[name]
 
-    def display(*objects, **options):
-        """Shows objects beside what the program prints."""
-        load().display(*objects, **options)
-
-    class PyplotHook:
-        """Sees the import of matplotlib.pyplot, once."""
-
-        @classmethod
-        def find_spec(cls, name, path=None, target=None):
-            if name != "matplotlib.pyplot":
-                return None
-            sys.meta_path.remove(cls)
-            for finder in sys.meta_path:
-                find = getattr(finder, "find_spec", None)
-                spec = find(name, path, target) if find else None
-                if spec is not None:
-                    break
-            else:
-                return None
-            loader = spec.loader
-            plain = loader.exec_module
-
-            def exec_module(module):
-                del loader.exec_module
-                load().before_pyplot()
-                plain(module)
-                load().after_pyplot(module)
-
-            loader.exec_module = exec_module
-            return spec
-
-    builtins.display = display
-    sys.meta_path.insert(0, PyplotHook)
+    _install(load)
 
 
-_install()
-del _install
+_start()
+del _start, _install
 
 # Not found is what the interpreter expects where there is none.
 import sys  # noqa: E402

@@ -22,9 +22,10 @@ use tokio::{
 
 pub(crate) use build::Build;
 pub(crate) use capture::{Sink, read_all};
-pub(crate) use pipes::{input_pipe, null_input, output_pipe};
+pub(crate) use pipes::{input_pipe, null_input, null_output, output_pipe};
 pub(crate) use script::ScriptFile;
 use supervisors::Supervisors;
+pub(crate) use supervisors::tell;
 pub(crate) use to_end::{RunToEnd, run_to_end};
 
 use crate::{
@@ -36,6 +37,7 @@ use crate::{
         control::{Begin, Exit, Order, Report},
         tree,
     },
+    warm::Forked,
 };
 
 pub(crate) type EventSender = mpsc::Sender<Result<RunResponse, ConnectError>>;
@@ -46,7 +48,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// What is said of a program whose end nobody saw.
-const KILLED: Exit = Exit {
+pub(crate) const KILLED: Exit = Exit {
     code: -1,
     signal: 9,
     cpu_us: 0,
@@ -77,12 +79,16 @@ pub(crate) struct Starter {
 pub(crate) struct Running {
     pub pid: i32,
     pub control: Control,
-    exit: oneshot::Receiver<Exit>,
+    pub exit: oneshot::Receiver<Exit>,
 }
 
-/// Orders to a program's supervisor; a clone speaks to the same one.
+/// Orders to a program; a clone gives them to the same one.
 #[derive(Clone)]
-pub(crate) struct Control(Arc<Mutex<OwnedWriteHalf>>);
+pub(crate) enum Control {
+    /// By its supervisor.
+    Supervised(Arc<Mutex<OwnedWriteHalf>>),
+    Forked(Forked),
+}
 
 impl Starter {
     pub fn new(reaper: Reaper, limits: UserLimits, disk: Arc<Disk>) -> Self {
@@ -90,6 +96,17 @@ impl Starter {
             supervisors: Supervisors::new(reaper, Arc::clone(&disk)),
             limits,
             disk,
+        }
+    }
+
+    /// Of a program that starts now.
+    pub fn limits(&self) -> UserLimits {
+        UserLimits {
+            file_bytes: match self.disk.is_full() {
+                true => Some(0),
+                false => self.limits.file_bytes,
+            },
+            ..self.limits
         }
     }
 
@@ -106,16 +123,10 @@ impl Starter {
             env: start.env,
             cwd: start.cwd,
             terminal: start.terminal,
-            limits: UserLimits {
-                file_bytes: match self.disk.is_full() {
-                    true => Some(0),
-                    false => self.limits.file_bytes,
-                },
-                ..self.limits
-            },
+            limits: self.limits(),
         };
         let streams = [start.stdin, start.stdout, start.stderr];
-        let begun = self.supervisors.begin(&begin, &streams).await;
+        let begun = self.supervisors.begin(&begin, streams.each_ref()).await;
         // The pipes end with the program.
         drop(streams);
         let control = begun.map_err(|e| spawn_error(&e, &program))?;
@@ -133,7 +144,7 @@ impl Starter {
                 });
                 Ok(Running {
                     pid,
-                    control: Control(Arc::new(Mutex::new(orders))),
+                    control: Control::Supervised(Arc::new(Mutex::new(orders))),
                     exit,
                 })
             }
@@ -146,7 +157,7 @@ impl Starter {
                 let _ = ended.send(KILLED);
                 Ok(Running {
                     pid: 0,
-                    control: Control(Arc::new(Mutex::new(orders))),
+                    control: Control::Supervised(Arc::new(Mutex::new(orders))),
                     exit,
                 })
             }
@@ -214,34 +225,39 @@ fn spawn_error(cause: &io::Error, program: &str) -> ConnectError {
     }
 }
 
-impl Control {
-    async fn order(&self, order: Order) {
-        if let Ok(mut line) = serde_json::to_vec(&order) {
-            line.push(b'\n');
-            // A supervisor that is gone has nothing left to end.
-            let _ = self.0.lock().await.write_all(&line).await;
-        }
+async fn order(supervisor: &Mutex<OwnedWriteHalf>, order: Order) {
+    if let Ok(mut line) = serde_json::to_vec(&order) {
+        line.push(b'\n');
+        // A supervisor that is gone has nothing left to end.
+        let _ = supervisor.lock().await.write_all(&line).await;
     }
+}
 
+impl Control {
     /// Sends a signal to the program alone.
     pub async fn signal(&self, signal: Signal) {
-        self.order(Order::Signal {
-            number: signal.as_raw(),
-        })
-        .await;
+        let number = signal.as_raw();
+        match self {
+            Self::Supervised(supervisor) => order(supervisor, Order::Signal { number }).await,
+            Self::Forked(run) => run.signal(signal),
+        }
     }
 
     /// SIGKILL to all that the program started.
     pub async fn kill(&self) {
-        self.order(Order::Kill).await;
+        match self {
+            Self::Supervised(supervisor) => order(supervisor, Order::Kill).await,
+            Self::Forked(run) => run.kill().await,
+        }
     }
 
     /// SIGTERM to all that the program started, SIGKILL after the grace.
     pub async fn terminate(&self, grace: Duration) {
-        self.order(Order::Terminate {
-            grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
-        })
-        .await;
+        let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+        match self {
+            Self::Supervised(supervisor) => order(supervisor, Order::Terminate { grace_ms }).await,
+            Self::Forked(run) => run.terminate(grace).await,
+        }
     }
 }
 

@@ -17,6 +17,12 @@ pub(crate) fn input_pipe() -> io::Result<(OwnedFd, pipe::Sender)> {
     Ok((theirs, pipe::Sender::from_owned_fd(ours)?))
 }
 
+/// Output that nobody reads.
+pub(crate) fn null_output() -> io::Result<OwnedFd> {
+    let null = fs::File::options().write(true).open("/dev/null")?;
+    Ok(null.into())
+}
+
 /// Input that is at its end.
 pub(crate) fn null_input() -> io::Result<OwnedFd> {
     Ok(fs::File::open("/dev/null")?.into())

@@ -56,10 +56,10 @@ impl Supervisors {
     }
 
     /// Hands the program over; what comes back is the control of its supervisor.
-    pub async fn begin(&self, begin: &Begin, streams: &[OwnedFd; 3]) -> io::Result<UnixStream> {
+    pub async fn begin(&self, begin: &Begin, streams: [&OwnedFd; 3]) -> io::Result<UnixStream> {
         let text = serde_json::to_vec(begin)?;
         let spare = self.spare().ready.take();
-        self.disk.spare_is_used();
+        self.disk.idle().supervisor = None;
         self.refill_soon();
         if let Some(mut control) = spare
             && tell(&mut control, &text, streams).await.is_ok()
@@ -81,10 +81,15 @@ impl Supervisors {
             // Either way it is time.
             let _ = timeout(PAUSE, supervisors.wanted_now.notified()).await;
             tokio::time::sleep(ANSWER).await;
-            let started = supervisors.disk.start_spare(|| supervisors.start());
+            let started = {
+                let mut idle = supervisors.disk.idle();
+                let started = supervisors.start().ok();
+                idle.supervisor = started.as_ref().map(|(_, pid)| *pid);
+                started
+            };
             let mut spare = supervisors.spare();
             spare.coming = false;
-            spare.ready = started.ok();
+            spare.ready = started.map(|(control, _)| control);
         });
     }
 
@@ -109,11 +114,16 @@ impl Supervisors {
     }
 }
 
-async fn tell(control: &mut UnixStream, text: &[u8], streams: &[OwnedFd; 3]) -> io::Result<()> {
+/// How long the text is, the streams, and the text.
+pub(crate) async fn tell(
+    control: &mut UnixStream,
+    text: &[u8],
+    streams: [&OwnedFd; 3],
+) -> io::Result<()> {
     let length = u32::try_from(text.len()).map_err(io::Error::other)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = [&streams[0], &streams[1], &streams[2]].map(|stream| stream.as_fd());
+    let fds = streams.map(|stream| stream.as_fd());
     if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
         return Err(io::Error::other("no room for the streams"));
     }

@@ -28,6 +28,7 @@ use crate::{
     error::error,
     state::Guest,
     supervise::control::Exit,
+    warm::{Candidate, Warm},
 };
 
 /// Events that may wait for the reader; each output is 32 KiB at most.
@@ -50,6 +51,8 @@ pub(crate) struct RunToEnd {
     pub spill_limit: u64,
     pub artifacts: Option<ArtifactLimits>,
     pub display: Option<Display>,
+    /// It may be forked from what runs already.
+    pub warm: Option<(Warm, Candidate)>,
 }
 
 /// Starts the run; it is killed when the receiver of its events is dropped.
@@ -78,7 +81,7 @@ pub(crate) async fn run_to_end(
     };
     let began = Instant::now();
     let kills_before = cgroup::oom_kills();
-    let program = Start {
+    let mut program = Start {
         argv: run.argv,
         env: run.env,
         cwd: run.cwd,
@@ -87,9 +90,22 @@ pub(crate) async fn run_to_end(
         stderr,
         terminal: false,
     };
+    let forked = match (&run.warm, &run.display) {
+        (Some((warm, candidate)), Some(display)) => {
+            warm.fork(candidate, &program, &display.folder()).await
+        }
+        _ => None,
+    };
+    if let (None, Some(display)) = (&forked, &run.display) {
+        display.add_to(&mut program.env);
+    }
+    let is_forked = forked.is_some();
     let steps = match &run.build {
         None => Steps {
-            running: starter.start(program).await?,
+            running: match forked {
+                Some(running) => running,
+                None => starter.start(program).await?,
+            },
             next: None,
         },
         Some(build) => Steps {
@@ -207,6 +223,7 @@ pub(crate) async fn run_to_end(
             stdout_file: stdout.file.into(),
             stderr_file: stderr.file.into(),
             in_compile,
+            warm: is_forked,
             artifacts_omitted: keeper.omitted(),
             ..Default::default()
         };
@@ -216,6 +233,9 @@ pub(crate) async fn run_to_end(
                 ..Default::default()
             }))
             .await;
+        if let Some((warm, candidate)) = &run.warm {
+            warm.prepare_for(candidate);
+        }
     });
     Ok(received)
 }

@@ -1,11 +1,17 @@
-//! The processes below one process.
+//! The processes of the sandbox, and who is whose child.
 
-use std::{collections::HashMap, fs};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+const INIT: i32 = 1;
+
 /// Parent of each process that is not a zombie, as /proc has it now.
 fn parents() -> Vec<(i32, i32)> {
+    let is_init = rustix::process::getpid() == Pid::INIT;
     let Ok(entries) = fs::read_dir("/proc") else {
         return Vec::new();
     };
@@ -14,7 +20,12 @@ fn parents() -> Vec<(i32, i32)> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter_map(|pid: i32| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, parent_in(&stat)?))
+            let parent = match parent_in(&stat)? {
+                // Of this namespace, and put into it from outside.
+                0 if pid != INIT && is_init => INIT,
+                parent => parent,
+            };
+            Some((pid, parent))
         })
         .collect()
 }
@@ -29,21 +40,56 @@ fn parent_in(stat: &str) -> Option<i32> {
     }
 }
 
-/// Every living process below `root`, `root` itself left out.
-pub(crate) fn descendants(root: i32) -> Vec<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for (pid, parent) in parents() {
-        children.entry(parent).or_default().push(pid);
+/// As it was at one moment.
+pub(crate) struct Tree {
+    children: HashMap<i32, Vec<i32>>,
+}
+
+impl Tree {
+    pub fn now() -> Self {
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for (pid, parent) in parents() {
+            children.entry(parent).or_default().push(pid);
+        }
+        Self { children }
     }
-    let mut found = Vec::new();
-    let mut next = vec![root];
-    while let Some(parent) = next.pop() {
-        if let Some(below) = children.remove(&parent) {
-            found.extend(&below);
-            next.extend(below);
+
+    #[cfg(test)]
+    pub fn of(children: impl IntoIterator<Item = (i32, Vec<i32>)>) -> Self {
+        Self {
+            children: children.into_iter().collect(),
         }
     }
-    found
+
+    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
+        self.children.values().flatten().copied()
+    }
+
+    pub fn children(&self, parent: i32) -> &[i32] {
+        self.children.get(&parent).map_or(&[], Vec::as_slice)
+    }
+
+    /// Every process below `root`, `root` itself left out.
+    pub fn below(&self, root: i32) -> Vec<i32> {
+        let mut found = Vec::new();
+        let mut seen = BTreeSet::from([root]);
+        let mut next = vec![root];
+        while let Some(parent) = next.pop() {
+            for child in self.children(parent).iter().copied() {
+                // Numbers may be given anew while one looks, to a circle even.
+                if seen.insert(child) {
+                    found.push(child);
+                    next.push(child);
+                }
+            }
+        }
+        found
+    }
+}
+
+/// Every living process below `root`, `root` itself left out.
+pub(crate) fn descendants(root: i32) -> Vec<i32> {
+    Tree::now().below(root)
 }
 
 /// Sends a signal to every process below `root`.

@@ -30,13 +30,17 @@ use crate::{
     archive, artifacts,
     blocking::{Caller, blocking},
     state::Guest,
+    warm::Warm,
 };
 
-pub(crate) struct WorkspaceService(Arc<Guest>);
+pub(crate) struct WorkspaceService {
+    guest: Arc<Guest>,
+    warm: Option<Warm>,
+}
 
 impl WorkspaceService {
-    pub fn new(guest: Arc<Guest>) -> Self {
-        Self(guest)
+    pub fn new(guest: Arc<Guest>, warm: Option<Warm>) -> Self {
+        Self { guest, warm }
     }
 
     async fn do_with<Q: Send + 'static, A: Send + 'static>(
@@ -44,7 +48,7 @@ impl WorkspaceService {
         request: Q,
         work: impl FnOnce(&Path, &Q, &Caller) -> Result<A, ConnectError> + Send + 'static,
     ) -> ServiceResult<A> {
-        let guest = Arc::clone(&self.0);
+        let guest = Arc::clone(&self.guest);
         Response::ok(blocking(move |caller| work(&guest.workspace, &request, caller)).await?)
     }
 }
@@ -77,7 +81,7 @@ impl Workspace for WorkspaceService {
         request: ServiceRequest<'_, ReadBytesRequest>,
     ) -> ServiceResult<ServiceStream<ReadBytesResponse>> {
         let request = request.to_owned_message();
-        let guest = Arc::clone(&self.0);
+        let guest = Arc::clone(&self.guest);
         let (info, chunks) =
             blocking(move |_| read::open_bytes(&guest.workspace, &request)).await?;
         let first = stream::iter([Ok(response(info.into()))]);
@@ -92,7 +96,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, WriteRequest>,
     ) -> ServiceResult<WriteResponse> {
-        self.0.disk.check()?;
+        self.guest.disk.check()?;
         self.do_with(request.to_owned_message(), |w, r, _| write::write(w, r))
             .await
     }
@@ -102,7 +106,7 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, EditRequest>,
     ) -> ServiceResult<EditResponse> {
-        self.0.disk.check()?;
+        self.guest.disk.check()?;
         self.do_with(request.to_owned_message(), |w, r, _| write::edit(w, r))
             .await
     }
@@ -137,8 +141,8 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         messages: InboundStream<ImportRequest>,
     ) -> ServiceResult<ImportResponse> {
-        self.0.disk.check()?;
-        Response::ok(archive::import(Arc::clone(&self.0), messages).await?)
+        self.guest.disk.check()?;
+        Response::ok(archive::import(Arc::clone(&self.guest), messages).await?)
     }
 
     async fn export(
@@ -147,7 +151,7 @@ impl Workspace for WorkspaceService {
         request: ServiceRequest<'_, ExportRequest>,
     ) -> ServiceResult<ServiceStream<ExportResponse>> {
         let request = request.to_owned_message();
-        let chunks = archive::export(Arc::clone(&self.0), request).await?;
+        let chunks = archive::export(Arc::clone(&self.guest), request).await?;
         Ok(Response::stream(chunks))
     }
 
@@ -164,6 +168,11 @@ impl Workspace for WorkspaceService {
         _: RequestContext,
         request: ServiceRequest<'_, UsageRequest>,
     ) -> ServiceResult<UsageResponse> {
-        self.do_with(request.to_owned_message(), usage::usage).await
+        let used = self.do_with(request.to_owned_message(), usage::usage);
+        let mut used = used.await?;
+        if let Some(warm) = &self.warm {
+            used.body.warm_python_bytes = Some(warm.memory_bytes().await);
+        }
+        Ok(used)
     }
 }

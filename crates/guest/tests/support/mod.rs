@@ -27,13 +27,15 @@ impl Drop for GuestProcess {
     }
 }
 
-fn start(workspace: &TempDir) -> (GuestProcess, UnixStream) {
+fn start(workspace: &TempDir, options: &[&str]) -> (GuestProcess, UnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
     let temporary = tempfile::tempdir().unwrap();
     let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
         .args(["serve", "--workspace"])
         .arg(workspace.path())
+        .args(options)
         .env("TMPDIR", temporary.path())
+        .env("HOME", temporary.path())
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
@@ -59,7 +61,7 @@ pub struct WireGuest {
 impl WireGuest {
     pub async fn start() -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let (process, stream) = start(&workspace);
+        let (process, stream) = start(&workspace, &[]);
         Self {
             wire: wire::Wire::connect(stream).await,
             workspace,
@@ -70,8 +72,12 @@ impl WireGuest {
 
 impl TestGuest {
     pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    pub async fn with(options: &[&str]) -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let (process, stream) = start(&workspace);
+        let (process, stream) = start(&workspace, options);
         let client = GuestClient::connect(stream).await.unwrap();
         client.ready_within(Duration::from_secs(10)).await.unwrap();
         Self {

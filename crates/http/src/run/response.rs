@@ -117,6 +117,8 @@ pub(crate) struct RunMeta {
     stderr_file: Option<OutputFileResponse>,
     /// Files that the run made and that were too many or too large to be kept.
     artifacts_omitted: u32,
+    /// It was forked from an interpreter that had started before.
+    warm: bool,
     usage: RunUsage,
 }
 
@@ -272,6 +274,7 @@ pub(crate) fn run_response(
             stdout_file: outcome.stdout_file.as_ref().map(Into::into),
             stderr_file: outcome.stderr_file.as_ref().map(Into::into),
             artifacts_omitted: outcome.artifacts_omitted,
+            warm: outcome.warm,
             usage: RunUsage {
                 cpu_seconds: outcome.cpu.as_secs_f64(),
                 peak_memory_bytes: outcome.peak_memory_bytes,

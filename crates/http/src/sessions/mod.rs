@@ -110,6 +110,9 @@ pub(crate) struct UsageResponse {
     /// Of the workspace, hidden files included. Null in a list, while no sandbox runs, and where
     /// the files are too many to count in half a second.
     disk_bytes: Option<u64>,
+    /// Part of `memory_bytes`: of the Python that runs are forked from. What it shares with other
+    /// processes counts in part. Null where `disk_bytes` is, and where there is none.
+    warm_python_bytes: Option<u64>,
 }
 
 impl From<Usage> for UsageResponse {
@@ -119,6 +122,7 @@ impl From<Usage> for UsageResponse {
             cpu_seconds: usage.cpu_seconds,
             pids: usage.pids,
             disk_bytes: None,
+            warm_python_bytes: None,
         }
     }
 }
@@ -230,6 +234,7 @@ pub(crate) async fn get_session(
     if let Some(used) = used(&state, &key).await {
         let usage = &mut session.usage;
         usage.disk_bytes = used.complete.then_some(used.disk_bytes);
+        usage.warm_python_bytes = used.warm_python_bytes;
         usage.memory_bytes = usage.memory_bytes.or(used.memory_bytes);
         usage.pids = usage.pids.or(used.pids);
         let cpu_seconds = used.cpu_us.map(|micros| micros as f64 / 1e6);

@@ -67,7 +67,7 @@ async fn the_answer_says_how_and_where_it_ran() {
                 },
                 "enforcement": {"memory": "good manners"}, "network": "disabled",
                 "termination": "exited", "phase": "run", "oom_killed": false,
-                "artifacts_omitted": 0,
+                "artifacts_omitted": 0, "warm": false,
                 "stdout_bytes": bytes, "stderr_bytes": 0,
                 "usage": {"cpu_seconds": 0.25, "peak_memory_bytes": 1 << 20},
             },

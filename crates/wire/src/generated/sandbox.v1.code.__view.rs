@@ -2955,6 +2955,10 @@ pub struct EndedView<'a> {
     ///
     /// Field 12: `in_compile`
     pub in_compile: bool,
+    /// It was forked from an interpreter that was there.
+    ///
+    /// Field 13: `warm`
+    pub warm: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
@@ -3101,6 +3105,13 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
                 )?;
                 view.in_compile = ::buffa::types::decode_bool(&mut cur)?;
             }
+            13u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.warm = ::buffa::types::decode_bool(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -3151,6 +3162,7 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
             },
             artifacts_omitted: self.artifacts_omitted,
             in_compile: self.in_compile,
+            warm: self.warm,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -3213,6 +3225,9 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         if self.in_compile {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.warm {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -3272,6 +3287,9 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         }
         if self.in_compile {
             ::buffa::types::put_bool_field(12u32, self.in_compile, buf);
+        }
+        if self.warm {
+            ::buffa::types::put_bool_field(13u32, self.warm, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3365,6 +3383,9 @@ impl<'__a> ::serde::Serialize for EndedView<'__a> {
         }
         if self.in_compile {
             __map.serialize_entry("inCompile", &self.in_compile)?;
+        }
+        if self.warm {
+            __map.serialize_entry("warm", &self.warm)?;
         }
         __map.end()
     }
@@ -3524,6 +3545,13 @@ impl EndedOwnedView {
     #[must_use]
     pub fn in_compile(&self) -> bool {
         self.0.reborrow().in_compile
+    }
+    /// It was forked from an interpreter that was there.
+    ///
+    /// Field 13: `warm`
+    #[must_use]
+    pub fn warm(&self) -> bool {
+        self.0.reborrow().warm
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<EndedView<'static>>> for EndedOwnedView {

@@ -2171,6 +2171,15 @@ pub struct Ended {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub in_compile: bool,
+    /// It was forked from an interpreter that was there.
+    ///
+    /// Field 13: `warm`
+    #[serde(
+        rename = "warm",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub warm: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -2190,6 +2199,7 @@ impl ::core::fmt::Debug for Ended {
             .field("stderr_file", &self.stderr_file)
             .field("artifacts_omitted", &self.artifacts_omitted)
             .field("in_compile", &self.in_compile)
+            .field("warm", &self.warm)
             .finish()
     }
 }
@@ -2271,6 +2281,9 @@ impl ::buffa::Message for Ended {
         if self.in_compile {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.warm {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -2329,6 +2342,9 @@ impl ::buffa::Message for Ended {
         }
         if self.in_compile {
             ::buffa::types::put_bool_field(12u32, self.in_compile, buf);
+        }
+        if self.warm {
+            ::buffa::types::put_bool_field(13u32, self.warm, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -2437,6 +2453,13 @@ impl ::buffa::Message for Ended {
                 )?;
                 self.in_compile = ::buffa::types::decode_bool(buf)?;
             }
+            13u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.warm = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -2457,6 +2480,7 @@ impl ::buffa::Message for Ended {
         self.stderr_file = ::buffa::MessageField::none();
         self.artifacts_omitted = 0u32;
         self.in_compile = false;
+        self.warm = false;
         self.__buffa_unknown_fields.clear();
     }
 }

@@ -7389,6 +7389,11 @@ pub struct UsageResponseView<'a> {
     pub cpu_us: ::core::option::Option<u64>,
     /// Field 6: `pids`
     pub pids: ::core::option::Option<u32>,
+    /// Of the Python that is kept warm, its share of what it shares included; absent
+    /// where none is.
+    ///
+    /// Field 7: `warm_python_bytes`
+    pub warm_python_bytes: ::core::option::Option<u64>,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
@@ -7463,6 +7468,13 @@ impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
                 )?;
                 view.pids = Some(::buffa::types::decode_uint32(&mut cur)?);
             }
+            7u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.warm_python_bytes = Some(::buffa::types::decode_uint64(&mut cur)?);
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -7491,6 +7503,7 @@ impl<'a> ::buffa::MessageView<'a> for UsageResponseView<'a> {
             memory_bytes: self.memory_bytes,
             cpu_us: self.cpu_us,
             pids: self.pids,
+            warm_python_bytes: self.warm_python_bytes,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -7520,6 +7533,9 @@ impl<'a> ::buffa::ViewEncode<'a> for UsageResponseView<'a> {
         if let Some(v) = self.pids {
             size += 1u64 + ::buffa::types::uint32_encoded_len(v) as u64;
         }
+        if let Some(v) = self.warm_python_bytes {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -7548,6 +7564,9 @@ impl<'a> ::buffa::ViewEncode<'a> for UsageResponseView<'a> {
         }
         if let Some(v) = self.pids {
             ::buffa::types::put_uint32_field(6u32, v, buf);
+        }
+        if let Some(v) = self.warm_python_bytes {
+            ::buffa::types::put_uint64_field(7u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -7599,6 +7618,13 @@ impl<'__a> ::serde::Serialize for UsageResponseView<'__a> {
         }
         if let ::core::option::Option::Some(__v) = self.pids {
             __map.serialize_entry("pids", &::buffa::json_helpers::ProtoJson(&__v))?;
+        }
+        if let ::core::option::Option::Some(__v) = self.warm_python_bytes {
+            __map
+                .serialize_entry(
+                    "warmPythonBytes",
+                    &::buffa::json_helpers::ProtoJson(&__v),
+                )?;
         }
         __map.end()
     }
@@ -7726,6 +7752,14 @@ impl UsageResponseOwnedView {
     #[must_use]
     pub fn pids(&self) -> ::core::option::Option<u32> {
         self.0.reborrow().pids
+    }
+    /// Of the Python that is kept warm, its share of what it shares included; absent
+    /// where none is.
+    ///
+    /// Field 7: `warm_python_bytes`
+    #[must_use]
+    pub fn warm_python_bytes(&self) -> ::core::option::Option<u64> {
+        self.0.reborrow().warm_python_bytes
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<UsageResponseView<'static>>>

@@ -4709,6 +4709,17 @@ pub struct UsageResponse {
         skip_serializing_if = "::core::option::Option::is_none"
     )]
     pub pids: ::core::option::Option<u32>,
+    /// Of the Python that is kept warm, its share of what it shares included; absent
+    /// where none is.
+    ///
+    /// Field 7: `warm_python_bytes`
+    #[serde(
+        rename = "warmPythonBytes",
+        alias = "warm_python_bytes",
+        with = "::buffa::json_helpers::opt_uint64",
+        skip_serializing_if = "::core::option::Option::is_none"
+    )]
+    pub warm_python_bytes: ::core::option::Option<u64>,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -4722,6 +4733,7 @@ impl ::core::fmt::Debug for UsageResponse {
             .field("memory_bytes", &self.memory_bytes)
             .field("cpu_us", &self.cpu_us)
             .field("pids", &self.pids)
+            .field("warm_python_bytes", &self.warm_python_bytes)
             .finish()
     }
 }
@@ -4752,6 +4764,13 @@ impl UsageResponse {
     ///Sets [`Self::pids`] to `Some(value)`, consuming and returning `self`.
     pub fn with_pids(mut self, value: u32) -> Self {
         self.pids = Some(value);
+        self
+    }
+    #[must_use = "with_* setters return `self` by value; assign or chain the result"]
+    #[inline]
+    ///Sets [`Self::warm_python_bytes`] to `Some(value)`, consuming and returning `self`.
+    pub fn with_warm_python_bytes(mut self, value: u64) -> Self {
+        self.warm_python_bytes = Some(value);
         self
     }
 }
@@ -4793,6 +4812,9 @@ impl ::buffa::Message for UsageResponse {
         if let Some(v) = self.pids {
             size += 1u64 + ::buffa::types::uint32_encoded_len(v) as u64;
         }
+        if let Some(v) = self.warm_python_bytes {
+            size += 1u64 + ::buffa::types::uint64_encoded_len(v) as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -4820,6 +4842,9 @@ impl ::buffa::Message for UsageResponse {
         }
         if let Some(v) = self.pids {
             ::buffa::types::put_uint32_field(6u32, v, buf);
+        }
+        if let Some(v) = self.warm_python_bytes {
+            ::buffa::types::put_uint64_field(7u32, v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -4882,6 +4907,15 @@ impl ::buffa::Message for UsageResponse {
                     ::buffa::types::decode_uint32(buf)?,
                 );
             }
+            7u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.warm_python_bytes = ::core::option::Option::Some(
+                    ::buffa::types::decode_uint64(buf)?,
+                );
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -4896,6 +4930,7 @@ impl ::buffa::Message for UsageResponse {
         self.memory_bytes = ::core::option::Option::None;
         self.cpu_us = ::core::option::Option::None;
         self.pids = ::core::option::Option::None;
+        self.warm_python_bytes = ::core::option::Option::None;
         self.__buffa_unknown_fields.clear();
     }
 }

@@ -8,10 +8,25 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-const FILES: [(&str, &str); 2] = [
-    ("sitecustomize.py", include_str!("sitecustomize.py")),
-    ("display.py", include_str!("display.py")),
+const FILES: [(&str, &str); 3] = [
+    (
+        "sitecustomize.py",
+        concat!(include_str!("install.py"), include_str!("sitecustomize.py")),
+    ),
+    (DISPLAY, include_str!("display.py")),
+    (
+        ZYGOTE,
+        concat!(
+            include_str!("../warm/zygote.py"),
+            include_str!("install.py"),
+            "\n\n",
+            include_str!("../warm/run.py"),
+        ),
+    ),
 ];
+
+pub(crate) const DISPLAY: &str = "display.py";
+pub(crate) const ZYGOTE: &str = "zygote.py";
 
 /// A folder of modules outside the workspace, made when it is first needed.
 #[derive(Default)]

@@ -1,0 +1,335 @@
+//! Which runs are forked, and from what.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::zygote::Zygote;
+use crate::run::Start;
+
+/// Variables that are read when an interpreter starts, or a library is loaded, by the
+/// beginning of their names. A run that sets one of them otherwise is not forked.
+const READ_AT_START: [&str; 12] = [
+    "GLIBC_",
+    "HOME",
+    "LANG",
+    "LC_",
+    "LD_",
+    "LOCPATH",
+    "MALLOC_",
+    "PATH",
+    "PYTHON",
+    "TZ",
+    "VIRTUAL_ENV",
+    "__PYVENV",
+];
+/// The same of libraries that may be preloaded.
+const READ_BY_LIBRARIES: [&str; 25] = [
+    "ACCELERATE_",
+    "ARROW_",
+    "BLIS_",
+    "CUDA",
+    "DISPLAY",
+    "GOTO_",
+    "HF_",
+    "KMP_",
+    "MKL_",
+    "MPL",
+    "NPY_",
+    "NUMBA_",
+    "NUMEXPR_",
+    "NUMPY_",
+    "NVIDIA_",
+    "OMP_",
+    "OPENBLAS_",
+    "PANDAS_",
+    "QT_",
+    "TF_",
+    "TORCH_",
+    "TRANSFORMERS_",
+    "WAYLAND_",
+    "XDG_",
+    "XLA_",
+];
+/// Larger folders are not looked through for each run.
+const MAX_NEIGHBOURS: usize = 2000;
+
+/// How much a zygote has imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Imports {
+    /// Modules of the standard library.
+    Few,
+    /// All that is to be preloaded.
+    All,
+}
+
+impl Imports {
+    pub fn and_fewer(&self) -> &'static [Self] {
+        match self {
+            Self::Few => &[Self::Few],
+            Self::All => &[Self::All, Self::Few],
+        }
+    }
+}
+
+/// What zygotes import.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Preload {
+    few: Vec<String>,
+    all: Vec<String>,
+    /// Packages that only `all` has.
+    large: Vec<String>,
+}
+
+/// A run that may be forked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    /// The interpreter and its options.
+    pub command: Vec<String>,
+    /// The script's path and its arguments.
+    pub argv: Vec<String>,
+    pub imports: Imports,
+}
+
+/// Small, and used by many programs.
+const USUAL: [&str; 13] = [
+    "collections",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "pathlib",
+    "random",
+    "re",
+    "subprocess",
+    "traceback",
+];
+
+impl Preload {
+    pub fn new(modules: impl IntoIterator<Item = String>) -> Self {
+        let few: Vec<String> = USUAL.map(str::to_owned).into();
+        let mut all = few.clone();
+        all.extend(modules.into_iter().filter(|module| !few.contains(module)));
+        let mut large: Vec<String> = all[few.len()..]
+            .iter()
+            .map(|module| module.split('.').next().unwrap_or_default().to_owned())
+            .collect();
+        large.dedup();
+        Self { few, all, large }
+    }
+
+    pub fn modules(&self, imports: Imports) -> &[String] {
+        match imports {
+            Imports::Few => &self.few,
+            Imports::All => &self.all,
+        }
+    }
+
+    pub fn candidate(&self, argv: &[String], script: &str, source: &[u8]) -> Option<Candidate> {
+        let at = argv.iter().position(|word| word == script)?;
+        let (command, argv) = argv.split_at(at);
+        let [interpreter, options @ ..] = command else {
+            return None;
+        };
+        let name = interpreter.rsplit('/').next().unwrap_or_default();
+        // All else an option may change is decided when an interpreter starts.
+        if !name.starts_with("python") || options.iter().any(|option| option != "-u") {
+            return None;
+        }
+        // Read as text by the one and as bytes by the other.
+        if source.contains(&0) || declares_encoding(source) {
+            return None;
+        }
+        Some(Candidate {
+            command: command.to_vec(),
+            argv: argv.to_vec(),
+            imports: match self.large.iter().any(|package| mentions(source, package)) {
+                true => Imports::All,
+                false => Imports::Few,
+            },
+        })
+    }
+}
+
+/// Whether `word` stands in the text as a name of its own.
+fn mentions(text: &[u8], word: &str) -> bool {
+    let word = word.as_bytes();
+    let is_part =
+        |byte: Option<&u8>| byte.is_some_and(|it| it.is_ascii_alphanumeric() || *it == b'_');
+    (0..text.len().saturating_sub(word.len() - 1)).any(|at| {
+        text[at..].starts_with(word)
+            && !is_part(text.get(at + word.len()))
+            && !(at > 0 && is_part(text.get(at - 1)))
+    })
+}
+
+/// PEP 263; a declaration of what it is anyhow is one too.
+fn declares_encoding(source: &[u8]) -> bool {
+    source
+        .split(|byte| *byte == b'\n')
+        .take(2)
+        .any(|line| line.trim_ascii_start().starts_with(b"#") && mentions(line, "coding"))
+}
+
+/// Whether a fork of the zygote is what a start of an interpreter would be.
+pub(super) fn suits(zygote: &Zygote, candidate: &Candidate, program: &Start) -> bool {
+    let Some(script) = candidate.argv.first() else {
+        return false;
+    };
+    let folder = Path::new(script).parent().unwrap_or(Path::new("/"));
+    env_suits(zygote.env(), &program.env, zygote.imports())
+        && !shadows(folder, |name| zygote.has(name))
+        // matplotlib reads it where it is imported.
+        && !(zygote.imports() == Imports::All && program.cwd.join("matplotlibrc").exists())
+}
+
+type Env = BTreeMap<String, String>;
+
+fn env_suits(zygote: &Env, run: &Env, imports: Imports) -> bool {
+    let read = |name: &str| {
+        let libraries = match imports {
+            Imports::Few => &[][..],
+            Imports::All => &READ_BY_LIBRARIES[..],
+        };
+        let mut names = READ_AT_START.iter().chain(libraries);
+        names.any(|start| name.starts_with(start))
+    };
+    let added = run
+        .iter()
+        .filter(|(name, value)| zygote.get(*name) != Some(value));
+    let gone = zygote.iter().filter(|(name, _)| !run.contains_key(*name));
+    !added.chain(gone).any(|(name, _)| read(name))
+}
+
+/// Whether something beside the script stands before what was imported already.
+fn shadows(folder: &Path, imported: impl Fn(&str) -> bool) -> bool {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return true;
+    };
+    for (seen, entry) in entries.enumerate() {
+        let Ok(entry) = entry else { return true };
+        if seen == MAX_NEIGHBOURS {
+            return true;
+        }
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let (module, rest) = name.split_once('.').unwrap_or((name, ""));
+        if !imported(module) {
+            continue;
+        }
+        let is_module = match rest {
+            // A package, unless it is a folder of something else.
+            "" => entry.path().join("__init__.py").exists(),
+            rest => ["py", "pyc", "so"].iter().any(|end| rest.ends_with(end)),
+        };
+        if is_module {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(' ').map(str::to_owned).collect()
+    }
+
+    fn preload() -> Preload {
+        Preload::new(words("numpy matplotlib.pyplot json"))
+    }
+
+    fn imports(source: &str) -> Option<Imports> {
+        let argv = words("python3 -u /w/main.py a");
+        let candidate = preload().candidate(&argv, "/w/main.py", source.as_bytes());
+        candidate.map(|it| it.imports)
+    }
+
+    #[test]
+    fn what_is_imported_is_seen_in_the_text() {
+        for (source, expected) in [
+            ("print(42)", Imports::Few),
+            ("import json", Imports::Few),
+            ("import numpy", Imports::All),
+            ("from matplotlib import pyplot", Imports::All),
+            ("import numpyish, my_numpy, numpy2", Imports::Few),
+            ("", Imports::Few),
+        ] {
+            assert_eq!(imports(source), Some(expected), "{source}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_forked_is_no_candidate() {
+        assert_eq!(imports("a\0b"), None);
+        assert_eq!(
+            imports("#!/usr/bin/python\n# -*- coding: latin-1 -*-"),
+            None
+        );
+        for argv in [
+            "python3 -O /w/main.py",
+            "ruby /w/main.py",
+            "/w/main.py",
+            "python3 -c x",
+        ] {
+            let candidate = preload().candidate(&words(argv), "/w/main.py", b"");
+            assert_eq!(candidate, None, "{argv}");
+        }
+        let argv = words("/usr/bin/python3.11 /w/main.py a b");
+        let candidate = preload().candidate(&argv, "/w/main.py", b"").unwrap();
+        assert_eq!(candidate.command, words("/usr/bin/python3.11"));
+        assert_eq!(candidate.argv, words("/w/main.py a b"));
+    }
+
+    #[test]
+    fn variables_that_are_read_at_the_start_are_not_changed_later() {
+        let env = |pairs: &[(&str, &str)]| -> Env {
+            let pairs = pairs
+                .iter()
+                .map(|(name, value)| ((*name).into(), (*value).into()));
+            pairs.collect()
+        };
+        let zygote = env(&[("HOME", "/h"), ("A", "1")]);
+        for (run, few, all) in [
+            (env(&[("HOME", "/h"), ("A", "1")]), true, true),
+            (
+                env(&[("HOME", "/h"), ("A", "2"), ("API_KEY", "x")]),
+                true,
+                true,
+            ),
+            (env(&[("HOME", "/h")]), true, true),
+            (env(&[("A", "1")]), false, false),
+            (
+                env(&[("HOME", "/h"), ("PYTHONHASHSEED", "1")]),
+                false,
+                false,
+            ),
+            (
+                env(&[("HOME", "/h"), ("OMP_NUM_THREADS", "1")]),
+                true,
+                false,
+            ),
+        ] {
+            assert_eq!(env_suits(&zygote, &run, Imports::Few), few, "{run:?}");
+            assert_eq!(env_suits(&zygote, &run, Imports::All), all, "{run:?}");
+        }
+    }
+
+    #[test]
+    fn a_module_beside_the_script_is_seen() {
+        let dir = tempfile::tempdir().unwrap();
+        let shadowed = || shadows(dir.path(), |name| name == "json" || name == "csv");
+        fs::write(dir.path().join("data.json"), "").unwrap();
+        fs::write(dir.path().join("json.txt"), "").unwrap();
+        fs::create_dir(dir.path().join("csv")).unwrap();
+        assert!(!shadowed());
+        fs::write(dir.path().join("csv/__init__.py"), "").unwrap();
+        assert!(shadowed());
+        fs::remove_file(dir.path().join("csv/__init__.py")).unwrap();
+        fs::write(dir.path().join("json.cpython-311-x86_64-linux-gnu.so"), "").unwrap();
+        assert!(shadowed());
+    }
+}

@@ -1,0 +1,423 @@
+"""A Python that has started and imported already: it forks a child for each run.
+
+    guest -- order, socket --> zygote -- fork --> child: "ready" on the socket
+    guest -- what to run, its streams -----------> child: "started", and runs it
+    guest <-- done, with the exit code ----------- child (a datagram, as its last act)
+    guest <-- how a child has ended -- zygote
+
+A child looks to its program like an interpreter that was started for it. What is
+done at the interpreter's end is done here, without taking apart what the program
+has not touched.
+"""
+
+_PRISTINE = list(globals())
+
+import sys
+
+_STARTED_WITH = frozenset(sys.modules)
+
+import _socket
+import array
+import atexit
+import gc
+import io
+import json
+import os
+import resource
+import select
+import threading
+import types
+import weakref
+from importlib.machinery import SourceFileLoader
+
+_DUMPABLE = 4  # PR_SET_DUMPABLE
+_ORDER_SIZE = 1
+_MEMORY = b"m"
+# No exit code: the process ends itself by the signal, as shells want it.
+_INTERRUPTED = -2
+
+
+def _make_dumpable(whether):
+    """Programs of the same user can look into what is dumpable; ours is not."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_DUMPABLE, int(whether), 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+# What is there before anybody runs anything.
+
+
+def preload(modules, display_file):
+    """Imports what is there of the modules."""
+    import importlib
+    import warnings
+
+    display = types.ModuleType("_sandbox_display")
+    with open(display_file, "rb") as file:
+        exec(compile(file.read(), display_file, "exec"), display.__dict__)
+    for name in modules:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if name == "matplotlib.pyplot":
+                    display.before_pyplot()
+                importlib.import_module(name)
+        except Exception:
+            # As good as missing: the program will see why.
+            for loaded in [key for key in sys.modules if key.partition(".")[0] == name]:
+                del sys.modules[loaded]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _use_once(display)
+    return display
+
+
+def _use_once(display):
+    """Fills what the libraries keep, and leaves no other trace."""
+    pandas = sys.modules.get("pandas")
+    if pandas is not None:
+        frame = pandas.DataFrame({"a": ["x", "y"], "b": [1.5, 2.5]})
+        repr(frame.groupby("a")["b"].mean())
+        frame.describe()
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    if pyplot is not None:
+        figure, axes = pyplot.subplots()
+        axes.plot([1, 2], [3, 4], label="a")
+        axes.bar([1, 2], [3, 4])
+        axes.set_title("a")
+        axes.legend()
+        figure.savefig(io.BytesIO(), format="png", bbox_inches="tight")
+        pyplot.close("all")
+    tempfile = sys.modules.get("tempfile")
+    if tempfile is not None:
+        tempfile.tempdir = None
+
+
+def _watched():
+    """What was looked at at the start: when it changes, another start would differ."""
+    paths = [path for path in sys.path[1:] if path]
+    site = sys.modules.get("site")
+    if site is not None:
+        paths.append(site.getusersitepackages())
+    if "matplotlib" in sys.modules:
+        paths.append(sys.modules["matplotlib"].get_configdir())
+    watched = []
+    for path in dict.fromkeys(paths):
+        try:
+            watched.append([path, os.stat(path).st_mtime_ns])
+        except OSError:
+            watched.append([path, None])
+    return watched
+
+
+def _shadowable():
+    """Modules that a file beside the script would stand before."""
+    names = {name.partition(".")[0] for name in sys.modules if name not in _STARTED_WITH}
+    return sorted(names - set(sys.builtin_module_names) - {"__main__", "__mp_main__"})
+
+
+# The zygote.
+
+
+def serve(control, display):
+    """Forks as it is told; returns in each child, with the socket that it is told on."""
+    control = _socket.socket(fileno=control)
+    _make_dumpable(False)
+    gc.collect()
+    # Nothing of this is looked at again, by no child either.
+    gc.freeze()
+    _tell(control, {"pid": os.getpid(), "names": _shadowable(), "watched": _watched()})
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    children = {}
+    while True:
+        for fd, _ in poll.poll():
+            if fd in children:
+                poll.unregister(fd)
+                os.close(fd)
+                _tell_end(control, children.pop(fd))
+                continue
+            order, fds = _receive(control, _ORDER_SIZE, 1)
+            if not order:
+                os._exit(0)
+            if order == _MEMORY:
+                _tell(control, {"memory_bytes": _memory_bytes()})
+                continue
+            try:
+                pid = os.fork()
+            except OSError:
+                # No process is left: whoever waits sees the end of its socket.
+                os.close(fds[0])
+                continue
+            if pid == 0:
+                os.closerange(3, fds[0])
+                os.closerange(fds[0] + 1, 4096)
+                control.detach()
+                return _Child(_socket.socket(fileno=fds[0]), display)
+            os.close(fds[0])
+            child = os.pidfd_open(pid)
+            children[child] = pid
+            poll.register(child, select.POLLIN)
+
+
+def _memory_bytes():
+    with open("/proc/self/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _receive(socket, size, most):
+    data, ancillary, _, _ = socket.recvmsg(size, _socket.CMSG_SPACE(4 * most))
+    fds = array.array("i")
+    for _, _, content in ancillary:
+        fds.frombytes(content)
+    return data, fds
+
+
+def _tell(socket, message):
+    socket.sendall(json.dumps(message).encode() + b"\n")
+
+
+def _tell_end(control, pid):
+    _, status, usage = os.wait4(pid, 0)
+    _tell(
+        control,
+        {
+            "pid": pid,
+            "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else -1,
+            "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            "cpu_us": int((usage.ru_utime + usage.ru_stime) * 1e6),
+            "max_rss_bytes": usage.ru_maxrss * 1024,
+        },
+    )
+
+
+# A child.
+
+
+class _Child:
+    def __init__(self, socket, display):
+        _make_dumpable(True)
+        self.socket = socket
+        self.display = display
+        self.pid = os.getpid()
+        display._process = self.pid
+        _install(self._load_display)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed()
+        gc.enable()
+        _use_interpreter()
+
+    def _load_display(self):
+        return sys.modules.setdefault("_sandbox_display", self.display)
+
+    def wait(self):
+        """Until it is told what to run; then the process is as that needs it."""
+        socket = self.socket
+        socket.sendall(b"%d\n" % self.pid)
+        head, streams = _receive(socket, 4, 3)
+        if len(head) < 4 or len(streams) < 3:
+            os._exit(0)
+        left = int.from_bytes(head, "little")
+        text = bytearray()
+        while len(text) < left:
+            piece = socket.recv(left - len(text))
+            if not piece:
+                os._exit(0)
+            text += piece
+        self.begin = begin = json.loads(text)
+        try:
+            self._become(begin, streams)
+        except OSError:
+            # Seen as a child that ends before it has started anything.
+            os._exit(127)
+        socket.send(b"s")
+        socket.close()
+
+    def _become(self, begin, streams):
+        os.setpgid(0, 0)
+        os.chdir(begin["cwd"])
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
+            os.close(fd)
+        # When memory runs out the program goes first.
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")
+        limits = begin["limits"]
+        for kind, value in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_FSIZE, limits["file_bytes"]),
+            (resource.RLIMIT_NPROC, limits["nproc"]),
+            (resource.RLIMIT_DATA, limits["data_bytes"]),
+            # Means nothing here, goes on to all that is started, and nobody can
+            # raise it again: so the run's processes are known.
+            (resource.RLIMIT_RTTIME, begin["mark"]),
+        ):
+            if value is not None:
+                try:
+                    resource.setrlimit(kind, (value, value))
+                except ValueError:
+                    # It is lower already.
+                    pass
+
+    def prepare(self):
+        """The program's `__main__`, as globals to run it in."""
+        begin = self.begin
+        file = begin["argv"][0]
+        if os.environ != begin["env"]:
+            os.environ.clear()
+            os.environ.update(begin["env"])
+        sys.argv = list(begin["argv"])
+        sys.orig_argv = begin["command"] + sys.argv
+        sys.path[0] = os.path.dirname(os.path.realpath(file))
+        self.display.FOLDER = begin["display"]
+        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+            stream = _like(getattr(sys, name), number, mode)
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+        main = types.ModuleType("__main__")
+        names = main.__dict__
+        names.clear()
+        for name in _PRISTINE:
+            names[name] = None
+        names["__name__"] = "__main__"
+        names["__builtins__"] = sys.modules["builtins"]
+        names["__loader__"] = SourceFileLoader("__main__", file)
+        names["__file__"] = file
+        names["__cached__"] = None
+        if "__annotations__" in names:
+            names["__annotations__"] = {}
+        sys.modules["__main__"] = main
+        return names
+
+    def compile(self):
+        with open(self.begin["argv"][0], "rb") as file:
+            source = file.read()
+        return compile(source, self.begin["argv"][0], "exec", dont_inherit=True)
+
+
+def _like(stream, number, mode):
+    """A stream as the interpreter has made `stream`, of a descriptor."""
+    raw = io.open(number, mode + "b", -1 if hasattr(stream.buffer, "raw") else 0, closefd=False)
+    getattr(raw, "raw", raw).name = stream.name
+    made = io.TextIOWrapper(
+        raw,
+        stream.encoding,
+        stream.errors,
+        "\n",
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
+    made.mode = mode
+    return made
+
+
+def _use_interpreter():
+    """Touches what every program touches: the first touch of a page costs a fault."""
+    names = {"__name__": "warm", "__builtins__": sys.modules["builtins"]}
+    text = "import json, os\nclass A:\n def f(self, *a):\n  return [str(x) for x in a]\n"
+    text += "try:\n print(*A().f(1, 2.5, {'a': (1, None)}), file=out)\n raise ValueError('a')\n"
+    text += "except ValueError as e:\n json.dumps({'e': repr(e), 'n': 42})\n"
+    names["out"] = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    exec(compile(text, "warm", "exec", dont_inherit=True), names)
+    names.clear()
+    gc.collect()
+
+
+# The end of a program.
+
+
+def _failed(error):
+    """What the interpreter does with what nobody has caught: the exit code."""
+    if isinstance(error, SystemExit):
+        return _code(error)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except SystemExit as instead:
+        return _code(instead)
+    except BaseException as second:
+        sys.stderr.write("Error in sys.excepthook:\n")
+        second.__traceback__ = second.__traceback__.tb_next
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        sys.stderr.write("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, error.__traceback__)
+    return _INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+
+
+def _code(error):
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return int(code) & 0xFF if -(1 << 63) <= code < 1 << 63 else 0xFF
+    try:
+        sys.stderr.write(str(code) + "\n")
+    except Exception:
+        pass
+    return 1
+
+
+def _finish(loaded):
+    """What happens at an interpreter's end, to what the program has made."""
+    names = sys.modules["__main__"].__dict__ if "__main__" in sys.modules else {}
+    for name in ("__file__", "__cached__"):
+        names.pop(name, None)
+    del names
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    _flush()
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        if hasattr(sys, name):
+            setattr(sys, name, None)
+    left = []
+    for name in [name for name in sys.modules if name not in loaded or name == "__main__"]:
+        module = sys.modules.pop(name)
+        try:
+            left.append(weakref.ref(module))
+        except TypeError:
+            pass
+        del module
+    gc.collect()
+    for module in reversed(left):
+        module = module()
+        if isinstance(module, types.ModuleType):
+            _clear(module.__dict__)
+        del module
+    _flush()
+
+
+def _clear(names):
+    """As the interpreter does: names with one underscore go first."""
+    for first in (True, False):
+        for name in list(names):
+            private = name[:1] == "_" and name[1:2] != "_"
+            if private == first and name != "__builtins__":
+                names[name] = None
+
+
+def _flush():
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and not getattr(stream, "closed", False):
+            stream.flush()
+
+
+def _done(child, code):
+    """Says it where nobody waits for this process to be taken apart. Whoever says it
+    is killed: so it cannot be said by what runs on."""
+    socket = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
+    try:
+        socket.sendto(b"%d" % code, _socket.MSG_DONTWAIT, "\0" + child.begin["done"])
+    except OSError:
+        # Its end will be seen, a little later.
+        pass
+
+
