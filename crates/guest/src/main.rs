@@ -27,6 +27,11 @@ mod serve;
 mod state;
 mod supervise;
 mod warm;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the zygotes that ask come with the next change")
+)]
+mod warm_template;
 mod workspace;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
@@ -36,7 +41,7 @@ use serde::{Deserialize, Serialize};
 use state::Guest;
 use warm::Preload;
 
-const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N] [--python-preload MODULES]
+const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N] [--python-preload MODULES] [--templates]
        sandbox-guest supervise";
 
 /// Resource limits that are put on user programs, never on the guest itself.
@@ -59,6 +64,8 @@ enum Mode {
         disk_bytes: Option<u64>,
         /// Modules that a warm Python imports; `None`: there is none.
         preload: Option<Preload>,
+        /// Standard output is where to ask for warm interpreters.
+        templates: bool,
     },
     Supervise,
 }
@@ -69,6 +76,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mut alone = None;
     let mut disk_bytes = None;
     let mut preload = None;
+    let mut templates = false;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
         Some(other) => return Err(other.unexpected()),
@@ -86,6 +94,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
                 let modules = modules.split(',').filter(|it| !it.is_empty());
                 preload = Some(Preload::new(modules.map(str::to_owned)));
             }
+            Arg::Long("templates") => templates = true,
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
@@ -98,6 +107,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
             alone,
             disk_bytes,
             preload,
+            templates,
         },
         "supervise" => Mode::Supervise,
         _ => return Err(format!("`{mode}` is not a mode").into()),
@@ -119,7 +129,11 @@ fn main() -> ExitCode {
             alone,
             disk_bytes,
             preload,
-        } => serve::serve(Guest::new(workspace, disk_bytes), limits, alone, preload),
+            templates,
+        } => {
+            let guest = Guest::new(workspace, disk_bytes, templates);
+            serve::serve(guest, limits, alone, preload)
+        }
         Mode::Supervise => supervise::supervise(),
     };
     match result {

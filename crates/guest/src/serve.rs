@@ -67,6 +67,7 @@ pub(crate) fn serve(
         .build()?;
     runtime.block_on(async {
         let connection = take_connection(alone)?;
+        guest.templates.take()?;
         // One thread exists from the start, so that files can be read and
         // removed when a program has taken every process slot.
         let _ = tokio::task::spawn_blocking(|| ()).await;

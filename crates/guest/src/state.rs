@@ -11,6 +11,7 @@ use crate::{
     artifacts::{LastChange, Reported},
     disk::Disk,
     display::Modules,
+    warm_template::Templates,
 };
 
 pub(crate) struct Guest {
@@ -25,12 +26,14 @@ pub(crate) struct Guest {
     pub archives: Archives,
     /// How much of its disk the workspace takes.
     pub disk: Arc<Disk>,
+    /// Where interpreters that are warm already can be had, if anywhere.
+    pub templates: Templates,
     env: RwLock<BTreeMap<String, String>>,
 }
 
 impl Guest {
     /// The environment that the guest itself was given is that of every program.
-    pub fn new(workspace: PathBuf, disk_bytes: Option<u64>) -> Self {
+    pub fn new(workspace: PathBuf, disk_bytes: Option<u64>, templates: bool) -> Self {
         let env = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             // Set by bubblewrap for the guest's own working directory.
@@ -43,6 +46,7 @@ impl Guest {
             reported: Reported::default(),
             python_modules: Modules::default(),
             archives: Archives::default(),
+            templates: Templates::new(templates),
             env: RwLock::new(env),
         }
     }

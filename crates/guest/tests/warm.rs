@@ -297,7 +297,9 @@ async fn a_run_survives_the_interpreter_that_it_was_forked_from() {
 #[tokio::test]
 async fn interpreters_that_were_stopped_hold_up_nobody_for_long() {
     let guest = warm_guest().await;
-    guest.bash("pkill -STOP -f \"$TMPDIR/.*[z]ygote.py\"; true").await;
+    guest
+        .bash("pkill -STOP -f \"$TMPDIR/.*[z]ygote.py\"; true")
+        .await;
     let began = Instant::now();
     let outcome = guest.run(python("print(1)")).await;
     assert_eq!(printed(&outcome), ("1\n".into(), 0, false));
