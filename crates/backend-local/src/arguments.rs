@@ -18,7 +18,7 @@ pub(crate) const BOOT_ID_FD: i32 = 6;
 /// A tmpfs of size 0 would have no limit at all.
 const SMALLEST_TMPFS: u64 = 64 * 1024;
 
-const ENVIRONMENT: [(&str, &str); 9] = [
+pub(crate) const ENVIRONMENT: [(&str, &str); 9] = [
     ("HOME", WORKSPACE),
     ("LANG", "C.UTF-8"),
     ("LOGNAME", "sandbox"),
@@ -48,6 +48,15 @@ impl Arguments {
         }
     }
 
+    /// What every sandbox sees of the machine, and its temporary folders.
+    pub fn add_root(&mut self, rootfs: &Rootfs, tmp: u64) {
+        self.0.extend(rootfs.arguments.as_bytes());
+        let tmp = tmp.max(SMALLEST_TMPFS).to_string();
+        for path in ["/tmp", "/var/tmp", "/dev/shm"] {
+            self.add(["--perms", "1777", "--size", &tmp, "--tmpfs", path]);
+        }
+    }
+
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -61,7 +70,6 @@ pub(crate) fn arguments(
     limits: &Limits,
 ) -> Arguments {
     let id = SANDBOX_UID.to_string();
-    let tmp = limits.tmp.bytes().max(SMALLEST_TMPFS).to_string();
     let mut all = Arguments::default();
     // Each namespace by name: the `--unshare-all` of bubblewrap does without the
     // cgroup and the user namespace where it cannot have them.
@@ -78,10 +86,7 @@ pub(crate) fn arguments(
     for (name, value) in ENVIRONMENT {
         all.add(["--setenv", name, value]);
     }
-    all.0.extend(rootfs.arguments.as_bytes());
-    for path in ["/tmp", "/var/tmp", "/dev/shm"] {
-        all.add(["--perms", "1777", "--size", &tmp, "--tmpfs", path]);
-    }
+    all.add_root(rootfs, limits.tmp.bytes());
     // The host's boot id would tell which sandboxes share a machine.
     let boot_id = BOOT_ID_FD.to_string();
     all.add([
@@ -105,6 +110,7 @@ pub(crate) fn guest_command(
     limits: &Limits,
     cgroup_memory: bool,
     cgroup_pids: bool,
+    templates: bool,
 ) -> Vec<String> {
     let mut command: Vec<String> = [GUEST, "serve", "--workspace", WORKSPACE]
         .map(str::to_owned)
@@ -117,6 +123,9 @@ pub(crate) fn guest_command(
     }
     if !cgroup_memory {
         limit("--data-bytes", limits.memory.bytes());
+    }
+    if templates {
+        command.push("--templates".into());
     }
     command
 }
@@ -137,10 +146,10 @@ mod tests {
         };
         let serve =
             "/.sandbox/guest serve --workspace /workspace --disk-bytes 200 --file-bytes 200";
-        assert_eq!(guest_command(&limits, true, true).join(" "), serve);
+        assert_eq!(guest_command(&limits, true, true, false).join(" "), serve);
         assert_eq!(
-            guest_command(&limits, false, false).join(" "),
-            format!("{serve} --nproc 7 --data-bytes 100")
+            guest_command(&limits, false, false, true).join(" "),
+            format!("{serve} --nproc 7 --data-bytes 100 --templates")
         );
     }
 

@@ -29,6 +29,7 @@ use crate::{
     self_test,
     spawn::{Launch, Spawner},
     state::{StateDir, reach_problems},
+    template::{Door, Templates},
     tree::remove_tree,
     workspaces::{Workspace, Workspaces, trash_left},
 };
@@ -46,6 +47,8 @@ pub struct LocalBackend {
     workspaces: Arc<Workspaces>,
     cgroups: Arc<Cgroups>,
     spawner: Arc<Spawner>,
+    /// Where there may be any.
+    pub(crate) templates: Option<Arc<Templates>>,
     earlier: Earlier,
     tested: Mutex<Option<Tested>>,
     /// One self-test at a time.
@@ -93,12 +96,21 @@ impl LocalBackend {
             })
             .context(|| "failed to start a thread".into())?;
         let spawner = Spawner::start().context(|| "failed to start a thread".into())?;
+        let spawner = Arc::new(spawner);
+        let filters = Filters::build()?;
+        let python = config.python_template.clone().filter(|_| is_root);
+        let templates = python
+            .and_then(|python| Some((python, bwrap::find(&config.bwrap).ok()?)))
+            .map(|(python, bwrap)| {
+                Templates::new(bwrap, &rootfs, python, &filters, Arc::clone(&spawner))
+            });
         Ok(Self {
             rootfs,
-            filters: Filters::build()?,
+            filters,
+            templates,
             workspaces: Arc::new(workspaces),
             cgroups: Arc::new(Cgroups::set_up()),
-            spawner: Arc::new(spawner),
+            spawner,
             earlier: Earlier::new(EARLIER_LIMIT),
             tested: Mutex::default(),
             testing: tokio::sync::Mutex::default(),
@@ -119,6 +131,9 @@ impl LocalBackend {
     /// Makes throwaway sandboxes and tries to break out of them. What it finds
     /// gates [`Backend::check`] and [`Backend::create`] until the next time.
     pub async fn self_test(&self) -> Vec<Problem> {
+        if let Some(templates) = &self.templates {
+            templates.warm();
+        }
         let _one_at_a_time = self.testing.lock().await;
         let problems = self_test::run(self).await;
         *self.tested() = Some(Tested {
@@ -171,8 +186,9 @@ impl LocalBackend {
         ours.set_nonblocking(true).map_err(Error::internal)?;
         let guest =
             GuestClient::connect(UnixStream::from_std(ours).map_err(Error::internal)?).await?;
-        let command = self
-            .launch(spec, &workspace, &group, theirs)?
+        let group = Arc::new(group);
+        let (launch, asked) = self.launch(spec, &workspace, &group, theirs)?;
+        let command = launch
             .into_command(&bwrap)
             .context(|| "failed to prepare the start of bubblewrap".into())?;
         let mut child = self
@@ -182,16 +198,24 @@ impl LocalBackend {
             .context(|| format!("failed to start `{}`", bwrap.display()))?;
         let stderr = child.stderr.take();
         let process = Process::new(child).context(|| "failed to watch bubblewrap".into())?;
+        let bwrap = process.parent();
         let (place, complaint) = LocalPlace::new(
             guest,
             process,
-            Arc::new(group),
+            Arc::clone(&group),
             spec.clone(),
             self.cgroups.limits_all(),
             stderr,
             Arc::clone(&self.spawner),
         );
         self.earlier.is(id, place.ended());
+        if let (Some(asked), Some(templates), Some(user)) = (asked, &self.templates, workspace.user)
+        {
+            let door = Door::new(asked, Arc::clone(templates), bwrap, group, user)
+                .context(|| "failed to use a socket".into())?;
+            // Ends with the sandbox.
+            tokio::spawn(door.serve(place.ended()));
+        }
 
         if let Err(error) = self.make_ready(&place, spec).await {
             place.stop().await?;
@@ -228,22 +252,34 @@ impl LocalBackend {
         .map_err(|failure: Failure| failure.into())
     }
 
+    /// And where its guest asks for warm interpreters.
     fn launch(
         &self,
         spec: &SandboxSpec,
         workspace: &Workspace,
         group: &Group,
         connection: StdUnixStream,
-    ) -> crate::error::Result<Launch> {
+    ) -> crate::error::Result<(Launch, Option<StdUnixStream>)> {
         let (limits, cgroups) = (&spec.limits, &self.cgroups);
-        Ok(Launch {
-            command: guest_command(limits, cgroups.limits_memory(), cgroups.limits_pids()),
+        let (asked, stdout) = match self.templates {
+            Some(_) => {
+                let (ours, theirs) =
+                    StdUnixStream::pair().context(|| "failed to make a socket".into())?;
+                (Some(ours), Stdio::from(OwnedFd::from(theirs)))
+            }
+            None => (None, Stdio::null()),
+        };
+        let (memory, pids) = (cgroups.limits_memory(), cgroups.limits_pids());
+        let launch = Launch {
+            command: guest_command(limits, memory, pids, self.templates.is_some()),
             stdin: Stdio::from(OwnedFd::from(connection)),
+            stdout,
             arguments_fd: ARGUMENTS_FD,
             data: self.data(workspace, limits)?,
             join: group.join_files()?,
             user: workspace.user,
-        })
+        };
+        Ok((launch, asked))
     }
 
     /// What bubblewrap reads from its descriptors.

@@ -1,6 +1,6 @@
 //! What the operator decides.
 
-use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
@@ -16,6 +16,23 @@ pub struct LocalConfig {
     pub read_only_paths: Vec<PathBuf>,
     /// How long a sandbox may take to answer after it was started.
     pub start_timeout: Duration,
+    /// Warm Python for all sandboxes; without it each has to start its own.
+    pub python_template: Option<PythonTemplate>,
+}
+
+/// The program that is started once and forked into sandboxes.
+///
+/// It is started as `python3 -u PROGRAM ARGUMENT`, with its other files beside it and
+/// the environment of a sandbox. When it has prepared what sandboxes shall share, it
+/// calls `_sandbox_template.join()`, which returns in each sandbox with the number of
+/// the socket to serve on.
+#[derive(Clone, Debug, Default)]
+pub struct PythonTemplate {
+    pub program: String,
+    /// Other files, by name.
+    pub files: BTreeMap<String, String>,
+    /// The argument, by the byte with which guests ask for it.
+    pub kinds: BTreeMap<u8, String>,
 }
 
 impl LocalConfig {
@@ -27,6 +44,7 @@ impl LocalConfig {
             uid_range: 1_900_000_000..=1_900_065_535,
             read_only_paths: Vec::new(),
             start_timeout: Duration::from_secs(10),
+            python_template: None,
         }
     }
 }

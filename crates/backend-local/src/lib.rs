@@ -2,8 +2,8 @@
 //!
 //! Owns what a sandbox is on this machine: its directory and host user
 //! (`workspaces`), its limits (`cgroup`), what it sees (`rootfs`, `arguments`),
-//! which system calls it has (`seccomp`), and its life (`spawn`, `process`,
-//! `place`). There is no unconfined fallback: what cannot be isolated is not run.
+//! which system calls it has (`seccomp`), its life (`spawn`, `process`, `place`), and
+//! the warm Python that is forked into it (`template`). There is no unconfined fallback: what cannot be isolated is not run.
 
 mod arguments;
 mod backend;
@@ -19,9 +19,10 @@ mod seccomp;
 mod self_test;
 mod spawn;
 mod state;
+mod template;
 mod tree;
 mod workspaces;
 
 pub use backend::LocalBackend;
-pub use config::LocalConfig;
+pub use config::{LocalConfig, PythonTemplate};
 pub use diagnose::{Finding, diagnose};

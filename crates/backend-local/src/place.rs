@@ -31,7 +31,7 @@ const STDERR_BYTES: u64 = 8 * 1024;
 
 pub(crate) struct LocalPlace {
     guest: GuestClient,
-    group: Arc<Group>,
+    pub(crate) group: Arc<Group>,
     spec: SandboxSpec,
     /// Memory, processors and processes are limited by cgroups, which can be told others.
     can_change: bool,

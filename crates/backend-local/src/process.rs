@@ -21,47 +21,80 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 /// Killed when dropped.
 pub(crate) struct Process {
     bwrap: Child,
-    bwrap_pid: u32,
+    parent: Arc<Parent>,
     guest: Option<Arc<OwnedFd>>,
+}
+
+/// bubblewrap, as the way to the one process that it has forked.
+pub(crate) struct Parent {
+    pid: Pid,
+    /// Tells whether the number is still its own.
+    fd: OwnedFd,
+}
+
+impl Parent {
+    /// The process that bubblewrap forks at some time; `None` before and after.
+    pub fn child(&self) -> io::Result<Option<(Pid, OwnedFd)>> {
+        let Some(pid) = self.child_now()? else {
+            return Ok(None);
+        };
+        let child = pidfd_open(pid, PidfdFlags::empty())?;
+        // Still bubblewrap's child, so the number had not gone to another process.
+        let same = self.child_now()? == Some(pid);
+        Ok(same.then_some((pid, child)))
+    }
+
+    fn child_now(&self) -> io::Result<Option<Pid>> {
+        let pid = self.pid.as_raw_nonzero();
+        let children = match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+            Ok(children) => children,
+            Err(_) if self.has_ended()? => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // Asked after the look, which else may have been at another process.
+        if self.has_ended()? {
+            return Ok(None);
+        }
+        let child = children.split_whitespace().next();
+        Ok(child
+            .and_then(|child| child.parse().ok())
+            .and_then(Pid::from_raw))
+    }
+
+    fn has_ended(&self) -> io::Result<bool> {
+        // A pidfd is readable once its process has ended (pidfd_open(2)).
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        Ok(poll(&mut fds, Some(&Timespec::default()))? != 0)
+    }
 }
 
 impl Process {
     /// Takes over a bubblewrap that was just started.
     pub fn new(bwrap: Child) -> io::Result<Self> {
-        let bwrap_pid = bwrap.id().ok_or(io::ErrorKind::NotFound)?;
+        let pid = bwrap.id().ok_or(io::ErrorKind::NotFound)?;
+        let pid = i32::try_from(pid).map_err(io::Error::other)?;
+        let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+        let parent = Parent {
+            pid,
+            // Not waited for yet, so the number is its own.
+            fd: pidfd_open(pid, PidfdFlags::empty())?,
+        };
         Ok(Self {
             bwrap,
-            bwrap_pid,
+            parent: Arc::new(parent),
             guest: None,
         })
     }
 
-    /// Looks for the guest's process, which bubblewrap forks at some time.
-    fn find_guest(&mut self) -> io::Result<()> {
-        if self.guest.is_some() {
-            return Ok(());
-        }
-        let Some(pid) = self.child_of_bwrap()? else {
-            return Ok(());
-        };
-        let guest = pidfd_open(pid, PidfdFlags::empty())?;
-        // Still bubblewrap's child, so the number had not gone to another process.
-        if self.child_of_bwrap()? == Some(pid) {
-            self.guest = Some(Arc::new(guest));
-        }
-        Ok(())
+    pub fn parent(&self) -> Arc<Parent> {
+        Arc::clone(&self.parent)
     }
 
-    fn child_of_bwrap(&self) -> io::Result<Option<Pid>> {
-        // Ours, and not waited for yet, so the number is still its own.
-        let Some(pid) = self.bwrap.id() else {
-            return Ok(None);
-        };
-        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-        let child = children.split_whitespace().next();
-        Ok(child
-            .and_then(|child| child.parse().ok())
-            .and_then(Pid::from_raw))
+    fn find_guest(&mut self) -> io::Result<()> {
+        if self.guest.is_none() {
+            self.guest = self.parent.child()?.map(|(_, guest)| Arc::new(guest));
+        }
+        Ok(())
     }
 
     /// Waits until bubblewrap has ended, as it does after the guest.
@@ -72,7 +105,7 @@ impl Process {
     /// Kills what runs, and waits until no process of the sandbox is left.
     pub async fn end(&mut self) -> io::Result<()> {
         if let Err(error) = self.find_guest() {
-            tracing::debug!(%error, "failed to find the guest of bubblewrap {}", self.bwrap_pid);
+            tracing::debug!(%error, "failed to find the guest of bubblewrap {:?}", self.parent.pid);
         }
         match &self.guest {
             Some(guest) => {

@@ -36,6 +36,8 @@ pub(crate) struct Launch {
     pub command: Vec<String>,
     /// The guest's end of its connection.
     pub stdin: Stdio,
+    /// Where the guest asks for warm interpreters, or nothing.
+    pub stdout: Stdio,
     /// The descriptor, among `data`, with bubblewrap's arguments.
     pub arguments_fd: i32,
     /// Contents of descriptors that bubblewrap reads, by number.
@@ -56,7 +58,7 @@ impl Launch {
             .env_clear()
             .current_dir("/")
             .stdin(self.stdin)
-            .stdout(Stdio::null())
+            .stdout(self.stdout)
             .stderr(Stdio::piped());
         let (join, user) = (self.join, self.user);
         // SAFETY: the closure runs between fork and exec, in a process with one

@@ -1,0 +1,213 @@
+//! One warm Python for all sandboxes.
+//!
+//! ```text
+//! service ── starts ──> bubblewrap ──> template: root, that may only change users
+//!    │                                    └── forks ahead ──> joiner (join.py)
+//!    └── order: the sandbox's pidfd, its cgroups, a socket ────────┘└──> zygote, inside
+//! ```
+//!
+//! A template is started when it is first needed, and again when it has ended. It is
+//! for a service that is root: without root a mount namespace of the template's own
+//! needs a user namespace of its own, from where no other can be entered.
+
+mod door;
+mod inspect;
+mod order;
+mod running;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeMap,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    time::{Duration, Instant},
+};
+
+use sandbox_core::chain;
+use tokio::{sync::watch, time::timeout};
+
+pub(crate) use door::Door;
+pub(crate) use order::Target;
+use running::Template;
+
+use crate::{
+    arguments::Arguments,
+    config::PythonTemplate,
+    error::{Failure, Result},
+    rootfs::Rootfs,
+    seccomp::Filters,
+    spawn::Spawner,
+};
+
+/// Before the next try, when a template could not be started or ended soon.
+const AFTER_FAILURE: Duration = Duration::from_secs(30);
+/// One that ends sooner is not started again at once.
+const SOON: Duration = Duration::from_secs(10);
+/// How long a sandbox waits for a template that is being started; longer, and it has
+/// an interpreter of its own sooner.
+const START_PATIENCE: Duration = Duration::from_secs(3);
+
+/// The templates of this service, by kind.
+pub(crate) struct Templates {
+    setup: Setup,
+    kinds: BTreeMap<u8, Kind>,
+    me: Weak<Self>,
+}
+
+/// What every template is started with.
+struct Setup {
+    bwrap: PathBuf,
+    root: Arguments,
+    python: PythonTemplate,
+    allow: Vec<u8>,
+    refuse: Vec<u8>,
+    spawner: Arc<Spawner>,
+}
+
+struct Kind {
+    argument: String,
+    state: Mutex<State>,
+    /// Told when a start has come to its end.
+    started: watch::Sender<()>,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Absent,
+    Starting,
+    Ready(Arc<Template>),
+    Failed(Instant),
+}
+
+impl Kind {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready(&self) -> Option<Arc<Template>> {
+        match &*self.state() {
+            State::Ready(template) => Some(Arc::clone(template)),
+            _ => None,
+        }
+    }
+}
+
+impl Templates {
+    pub fn new(
+        bwrap: PathBuf,
+        rootfs: &Rootfs,
+        python: PythonTemplate,
+        filters: &Filters,
+        spawner: Arc<Spawner>,
+    ) -> Arc<Self> {
+        let kind = |argument: &String| Kind {
+            argument: argument.clone(),
+            state: Mutex::default(),
+            started: watch::Sender::new(()),
+        };
+        let kinds = python.kinds.iter();
+        let kinds = kinds.map(|(number, argument)| (*number, kind(argument)));
+        Arc::new_cyclic(|me| Self {
+            kinds: kinds.collect(),
+            setup: Setup {
+                bwrap,
+                root: running::root(rootfs),
+                allow: filters.allow.clone(),
+                refuse: filters.refuse.clone(),
+                spawner,
+                python: python.clone(),
+            },
+            me: me.clone(),
+        })
+    }
+
+    /// Starts those that are not there, in the background.
+    pub fn warm(&self) {
+        for kind in self.kinds.keys() {
+            self.start(*kind);
+        }
+    }
+
+    /// Forks the template of this kind into a sandbox, where it serves on `serve`.
+    pub async fn fork(&self, kind: u8, target: &Target, serve: OwnedFd) -> Result<()> {
+        self.ready(kind).await?.fork(target, serve).await
+    }
+
+    async fn ready(&self, number: u8) -> Result<Arc<Template>> {
+        let kind = self
+            .kinds
+            .get(&number)
+            .ok_or_else(|| Failure::new("there is no such template"))?;
+        let mut started = kind.started.subscribe();
+        if let Some(template) = kind.ready() {
+            return Ok(template);
+        }
+        if self.start(number) {
+            let _ = timeout(START_PATIENCE, started.changed()).await;
+        }
+        kind.ready()
+            .ok_or_else(|| Failure::new("the template is not ready"))
+    }
+
+    /// Starts the template unless it is there or has just failed; whether one is
+    /// being started.
+    fn start(&self, number: u8) -> bool {
+        let (Some(kind), Some(templates)) = (self.kinds.get(&number), self.me.upgrade()) else {
+            return false;
+        };
+        let mut state = kind.state();
+        match &*state {
+            State::Starting => return true,
+            State::Ready(_) => return false,
+            State::Failed(at) if at.elapsed() < AFTER_FAILURE => return false,
+            State::Absent | State::Failed(_) => *state = State::Starting,
+        }
+        drop(state);
+        // Ends with the template, which ends at the latest with `templates`.
+        tokio::spawn(Self::keep(templates, number));
+        true
+    }
+
+    /// Starts a template, and sees to it until it ends.
+    async fn keep(templates: Arc<Self>, number: u8) {
+        let Some(kind) = templates.kinds.get(&number) else {
+            return;
+        };
+        let started = Template::start(&templates.setup, &kind.argument).await;
+        let (template, life) = match started {
+            Ok(started) => started,
+            Err(failure) => {
+                tracing::warn!(
+                    "sandboxes start Python by themselves, for the template did not start: {}",
+                    chain(&failure)
+                );
+                *kind.state() = State::Failed(Instant::now());
+                kind.started.send_replace(());
+                return;
+            }
+        };
+        *kind.state() = State::Ready(template);
+        kind.started.send_replace(());
+        let began = Instant::now();
+        let me = templates.me.clone();
+        // Not held here, for the template must end with its last owner.
+        drop(templates);
+        life.ended().await;
+        let Some(templates) = me.upgrade() else {
+            return;
+        };
+        let Some(kind) = templates.kinds.get(&number) else {
+            return;
+        };
+        tracing::warn!("a Python template has ended; sandboxes that came of it go on");
+        if began.elapsed() < SOON {
+            *kind.state() = State::Failed(Instant::now());
+        } else {
+            *kind.state() = State::Absent;
+            templates.start(number);
+        }
+    }
+}
