@@ -43,6 +43,8 @@ pub struct DockerConfig {
     pub start_timeout: Duration,
     /// How long a container goes on without a service.
     pub alone_limit: Duration,
+    /// Modules that a warm Python imports; `None`: each run starts its own.
+    pub python_preload: Option<Vec<String>>,
 }
 
 impl DockerConfig {
@@ -61,6 +63,7 @@ impl DockerConfig {
             guest,
             start_timeout: START_LIMIT,
             alone_limit: ALONE_LIMIT,
+            python_preload: None,
         }
     }
 }

@@ -83,6 +83,7 @@ pub(crate) fn fixed(config: &DockerConfig, spec: &SandboxSpec) -> String {
             network(config, spec),
             &config.runtime,
             &config.gpu,
+            &config.python_preload,
             limits.disk.bytes(),
             limits.tmp.bytes(),
             SHAPE_VERSION,
@@ -147,6 +148,9 @@ impl Shape<'_> {
             arguments.extend(["--disk-bytes".into(), disk.clone()]);
         }
         arguments.extend(["--file-bytes".into(), disk]);
+        if let Some(modules) = &self.config.python_preload {
+            arguments.extend(["--python-preload".into(), modules.join(",")]);
+        }
         arguments
     }
 

@@ -110,6 +110,7 @@ pub(crate) fn guest_command(
     limits: &Limits,
     cgroup_memory: bool,
     cgroup_pids: bool,
+    preload: Option<&[String]>,
     templates: bool,
 ) -> Vec<String> {
     let mut command: Vec<String> = [GUEST, "serve", "--workspace", WORKSPACE]
@@ -123,6 +124,9 @@ pub(crate) fn guest_command(
     }
     if !cgroup_memory {
         limit("--data-bytes", limits.memory.bytes());
+    }
+    if let Some(modules) = preload {
+        command.extend(["--python-preload".into(), modules.join(",")]);
     }
     if templates {
         command.push("--templates".into());
@@ -146,10 +150,13 @@ mod tests {
         };
         let serve =
             "/.sandbox/guest serve --workspace /workspace --disk-bytes 200 --file-bytes 200";
-        assert_eq!(guest_command(&limits, true, true, false).join(" "), serve);
         assert_eq!(
-            guest_command(&limits, false, false, true).join(" "),
-            format!("{serve} --nproc 7 --data-bytes 100 --templates")
+            guest_command(&limits, true, true, None, false).join(" "),
+            serve
+        );
+        assert_eq!(
+            guest_command(&limits, false, false, Some(&["a".into(), "b".into()]), true).join(" "),
+            format!("{serve} --nproc 7 --data-bytes 100 --python-preload a,b --templates")
         );
     }
 

@@ -271,7 +271,13 @@ impl LocalBackend {
         };
         let (memory, pids) = (cgroups.limits_memory(), cgroups.limits_pids());
         let launch = Launch {
-            command: guest_command(limits, memory, pids, self.templates.is_some()),
+            command: guest_command(
+                limits,
+                memory,
+                pids,
+                self.config.python_preload.as_deref(),
+                self.templates.is_some(),
+            ),
             stdin: Stdio::from(OwnedFd::from(connection)),
             stdout,
             arguments_fd: ARGUMENTS_FD,

@@ -16,6 +16,8 @@ pub struct LocalConfig {
     pub read_only_paths: Vec<PathBuf>,
     /// How long a sandbox may take to answer after it was started.
     pub start_timeout: Duration,
+    /// Modules that a warm Python imports; `None`: each run starts its own.
+    pub python_preload: Option<Vec<String>>,
     /// Warm Python for all sandboxes; without it each has to start its own.
     pub python_template: Option<PythonTemplate>,
 }
@@ -44,6 +46,7 @@ impl LocalConfig {
             uid_range: 1_900_000_000..=1_900_065_535,
             read_only_paths: Vec::new(),
             start_timeout: Duration::from_secs(10),
+            python_preload: None,
             python_template: None,
         }
     }

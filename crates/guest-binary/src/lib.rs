@@ -12,6 +12,20 @@ use sha2::{Digest, Sha256};
 /// The static program that every sandbox starts with.
 pub static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sandbox-guest"));
 
+/// What warm Python interpreters are forked from, and the files beside it, by name: the
+/// guest starts it by itself, or a backend starts one for many sandboxes.
+pub static PYTHON_ZYGOTE: &str = include_str!("../../guest/src/warm/zygote.py");
+pub static PYTHON_FILES: [(&str, &str); 2] = [
+    (
+        "install.py",
+        include_str!("../../guest/src/display/install.py"),
+    ),
+    (
+        "display.py",
+        include_str!("../../guest/src/display/display.py"),
+    ),
+];
+
 /// Puts the guest under `dir`, in a folder named by its SHA-256, and gives its path.
 ///
 /// A file that is there already is used only if it is what it should be.

@@ -27,11 +27,6 @@ mod serve;
 mod state;
 mod supervise;
 mod warm;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the zygotes that ask come with the next change")
-)]
-mod warm_template;
 mod workspace;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};

@@ -11,7 +11,7 @@ use crate::{
     artifacts::{LastChange, Reported},
     disk::Disk,
     display::Modules,
-    warm_template::Templates,
+    warm::Templates,
 };
 
 pub(crate) struct Guest {

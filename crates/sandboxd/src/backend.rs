@@ -3,9 +3,10 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use backend_docker::{DockerBackend, DockerConfig, Gpu, PullPolicy};
-use backend_local::{LocalBackend, LocalConfig};
+use backend_local::{LocalBackend, LocalConfig, PythonTemplate};
 use futures::future::BoxFuture;
 use sandbox_backend::Backend;
+use serde_json::json;
 use tracing::warn;
 
 use crate::settings::{DockerPull, Settings};
@@ -56,7 +57,27 @@ pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
         uid_range: settings.uid_range().ok_or("bad value for `uid_range`")?,
         read_only_paths: settings.read_only_paths.clone(),
         start_timeout: SANDBOX_START_LIMIT,
+        python_preload: preload(settings),
+        python_template: (settings.python_warm && settings.python_template)
+            .then(|| python_template(&settings.python_preload)),
     })
+}
+
+fn preload(settings: &Settings) -> Option<Vec<String>> {
+    settings
+        .python_warm
+        .then(|| settings.python_preload.clone())
+}
+
+/// As the guest asks for them: with few imports, and with all.
+fn python_template(modules: &[String]) -> PythonTemplate {
+    let argument = |modules: &[String]| json!({"modules": modules, "template": true}).to_string();
+    let files = guest_binary::PYTHON_FILES;
+    PythonTemplate {
+        program: guest_binary::PYTHON_ZYGOTE.into(),
+        files: files.map(|(name, text)| (name.into(), text.into())).into(),
+        kinds: [(b'b', argument(&[])), (b's', argument(modules))].into(),
+    }
 }
 
 pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {
@@ -77,6 +98,7 @@ pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {
                 .then(|| network.clone().unwrap_or_else(|| BRIDGE.to_owned())),
         }),
         network,
+        python_preload: preload(settings),
         ..DockerConfig::new(owner, &settings.worker_image, guest_binary::GUEST.into())
     }
 }

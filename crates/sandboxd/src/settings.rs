@@ -94,6 +94,9 @@ pub struct Settings {
     pub shutdown_grace: u64,
     pub languages: PathBuf,
     pub allowed_languages: Vec<String>,
+    pub python_warm: bool,
+    pub python_preload: Vec<String>,
+    pub python_template: bool,
 
     pub bwrap: PathBuf,
     pub uid_range: String,
@@ -188,6 +191,11 @@ impl Default for Settings {
             shutdown_grace: 30,
             languages: PathBuf::new(),
             allowed_languages: Vec::new(),
+            python_warm: true,
+            python_preload: ["numpy", "pandas", "matplotlib.pyplot", "requests"]
+                .map(str::to_owned)
+                .into(),
+            python_template: true,
             bwrap: "bwrap".into(),
             uid_range: "1900000000-1900065535".into(),
             read_only_paths: Vec::new(),

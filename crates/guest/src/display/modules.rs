@@ -8,24 +8,21 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 4] = [
     (
         "sitecustomize.py",
-        concat!(include_str!("install.py"), include_str!("sitecustomize.py")),
-    ),
-    (DISPLAY, include_str!("display.py")),
-    (
-        ZYGOTE,
         concat!(
-            include_str!("../warm/zygote.py"),
             include_str!("install.py"),
             "\n\n",
-            include_str!("../warm/run.py"),
+            include_str!("sitecustomize.py")
         ),
     ),
+    ("install.py", include_str!("install.py")),
+    ("display.py", include_str!("display.py")),
+    (ZYGOTE, include_str!("../warm/zygote.py")),
 ];
 
-pub(crate) const DISPLAY: &str = "display.py";
+/// What interpreters are forked from.
 pub(crate) const ZYGOTE: &str = "zygote.py";
 
 /// A folder of modules outside the workspace, made when it is first needed.

@@ -1,6 +1,10 @@
 //! Which runs are forked, and from what.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use super::zygote::Zygote;
 use crate::run::Start;
@@ -70,13 +74,11 @@ impl Imports {
     }
 }
 
-/// What zygotes import.
+/// What zygotes import beside what all of them do (zygote.py).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Preload {
-    few: Vec<String>,
-    all: Vec<String>,
-    /// Packages that only `all` has.
-    large: Vec<String>,
+    modules: Vec<String>,
+    packages: Vec<String>,
 }
 
 /// A run that may be forked.
@@ -89,40 +91,21 @@ pub(crate) struct Candidate {
     pub imports: Imports,
 }
 
-/// Small, and used by many programs.
-const USUAL: [&str; 13] = [
-    "collections",
-    "csv",
-    "dataclasses",
-    "datetime",
-    "functools",
-    "itertools",
-    "json",
-    "math",
-    "pathlib",
-    "random",
-    "re",
-    "subprocess",
-    "traceback",
-];
-
 impl Preload {
     pub fn new(modules: impl IntoIterator<Item = String>) -> Self {
-        let few: Vec<String> = USUAL.map(str::to_owned).into();
-        let mut all = few.clone();
-        all.extend(modules.into_iter().filter(|module| !few.contains(module)));
-        let mut large: Vec<String> = all[few.len()..]
-            .iter()
-            .map(|module| module.split('.').next().unwrap_or_default().to_owned())
-            .collect();
-        large.dedup();
-        Self { few, all, large }
+        let modules: Vec<String> = modules.into_iter().collect();
+        let package = |module: &String| module.split('.').next().unwrap_or_default().to_owned();
+        let packages: BTreeSet<String> = modules.iter().map(package).collect();
+        Self {
+            modules,
+            packages: packages.into_iter().collect(),
+        }
     }
 
     pub fn modules(&self, imports: Imports) -> &[String] {
         match imports {
-            Imports::Few => &self.few,
-            Imports::All => &self.all,
+            Imports::Few => &[],
+            Imports::All => &self.modules,
         }
     }
 
@@ -144,7 +127,11 @@ impl Preload {
         Some(Candidate {
             command: command.to_vec(),
             argv: argv.to_vec(),
-            imports: match self.large.iter().any(|package| mentions(source, package)) {
+            imports: match self
+                .packages
+                .iter()
+                .any(|package| mentions(source, package))
+            {
                 true => Imports::All,
                 false => Imports::Few,
             },
@@ -239,7 +226,7 @@ mod tests {
     }
 
     fn preload() -> Preload {
-        Preload::new(words("numpy matplotlib.pyplot json"))
+        Preload::new(words("numpy matplotlib.pyplot"))
     }
 
     fn imports(source: &str) -> Option<Imports> {

@@ -11,6 +11,7 @@ mod choice;
 mod done;
 mod forked;
 mod idle;
+mod template;
 mod zygote;
 
 use std::{
@@ -19,9 +20,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::{sync::Notify, time::timeout};
+
 pub(crate) use choice::{Candidate, Preload};
 pub(crate) use forked::Forked;
 pub(crate) use idle::Idle;
+pub(crate) use template::Templates;
 use zygote::Zygote;
 
 use crate::{
@@ -34,6 +38,8 @@ use crate::{
 const USUAL: [&str; 2] = ["python3", "-u"];
 /// After the guest's own start, so that whoever waits for it has the processors.
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long a run waits for one that comes of a template.
+const SOON: Duration = Duration::from_millis(300);
 /// Before the next try, when a zygote could not be started.
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 /// Interpreters that are kept warm; a language table may have several.
@@ -49,6 +55,8 @@ struct Inner {
     preload: Preload,
     runs: Runs,
     slots: Mutex<HashMap<Key, Slot>>,
+    /// A zygote is ready, or will not be.
+    changed: Notify,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,15 +80,19 @@ impl Warm {
             starter,
             preload,
             slots: Mutex::default(),
+            changed: Notify::new(),
         }));
-        let early = warm.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(PAUSE).await;
-            early.prepare(&Key {
-                command: USUAL.map(str::to_owned).into(),
-                imports: Imports::Few,
+        // Of a template it is there when it is needed.
+        if !warm.0.guest.templates.is_promised() {
+            let early = warm.clone();
+            tokio::spawn(async move {
+                tokio::time::sleep(PAUSE).await;
+                early.prepare(&Key {
+                    command: USUAL.map(str::to_owned).into(),
+                    imports: Imports::Few,
+                });
             });
-        });
+        }
         Ok(warm)
     }
 
@@ -101,7 +113,7 @@ impl Warm {
                 command: candidate.command.clone(),
                 imports: *imports,
             };
-            let Some(zygote) = self.zygote(&key) else {
+            let Some(zygote) = self.zygote_soon(&key).await else {
                 continue;
             };
             if !choice::suits(&zygote, candidate, program) {
@@ -167,6 +179,28 @@ impl Warm {
         None
     }
 
+    /// The same; where there is a template, one comes of it in no time.
+    async fn zygote_soon(&self, key: &Key) -> Option<Arc<Zygote>> {
+        if !self.0.guest.templates.is_promised() {
+            return self.zygote(key);
+        }
+        let soon = async {
+            loop {
+                let mut changed = std::pin::pin!(self.0.changed.notified());
+                changed.as_mut().enable();
+                if let Some(zygote) = self.zygote(key) {
+                    return Some(zygote);
+                }
+                self.prepare(key);
+                if !matches!(self.slots().get(key), Some(Slot::Starting)) {
+                    return None;
+                }
+                changed.await;
+            }
+        };
+        timeout(SOON, soon).await.ok()?
+    }
+
     fn prepare(&self, key: &Key) {
         if self.zygote(key).is_some() || self.0.guest.disk.is_full() {
             return;
@@ -194,6 +228,7 @@ impl Warm {
                 Err(_) => Slot::Failed(Instant::now()),
             };
             warm.slots().insert(key, slot);
+            warm.0.changed.notify_waiters();
         });
     }
 }

@@ -30,6 +30,23 @@ import types
 import weakref
 from importlib.machinery import SourceFileLoader
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
+# What many programs use, and what is quick to import.
+_USUAL = (
+    "collections",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "functools",
+    "itertools",
+    "json",
+    "math",
+    "pathlib",
+    "random",
+    "re",
+    "subprocess",
+    "traceback",
+)
 _DUMPABLE = 4  # PR_SET_DUMPABLE
 _ORDER_SIZE = 1
 _MEMORY = b"m"
@@ -47,18 +64,35 @@ def _make_dumpable(whether):
         pass
 
 
+def _coerced():
+    """What the interpreter has added to its environment itself (PEP 538)."""
+    with open("/proc/self/environ", "rb") as file:
+        given = file.read().split(b"\0")
+    if "LC_CTYPE" in os.environ and not any(it.startswith(b"LC_CTYPE=") for it in given):
+        return {"LC_CTYPE": os.environ["LC_CTYPE"]}
+    return {}
+
+
+_COERCED = _coerced()
+
 # What is there before anybody runs anything.
 
 
-def preload(modules, display_file):
-    """Imports what is there of the modules."""
+def _load(name, names):
+    """Runs a file beside this one, which is no module that a program could see."""
+    path = os.path.join(_HERE, name)
+    with open(path, "rb") as file:
+        exec(compile(file.read(), path, "exec"), names)
+
+
+def preload(modules):
+    """Imports what is there of the modules, and what shows what programs display."""
     import importlib
     import warnings
 
     display = types.ModuleType("_sandbox_display")
-    with open(display_file, "rb") as file:
-        exec(compile(file.read(), display_file, "exec"), display.__dict__)
-    for name in modules:
+    _load("display.py", display.__dict__)
+    for name in (*_USUAL, *modules):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -101,7 +135,12 @@ def _watched():
     paths = [path for path in sys.path[1:] if path]
     site = sys.modules.get("site")
     if site is not None:
-        paths.append(site.getusersitepackages())
+        user = site.getusersitepackages()
+        # Where it came to be since, another start would look into it.
+        if user in sys.path or not os.path.isdir(user):
+            paths.append(user)
+        else:
+            return [[user, -1]]
     if "matplotlib" in sys.modules:
         paths.append(sys.modules["matplotlib"].get_configdir())
     watched = []
@@ -129,7 +168,13 @@ def serve(control, display):
     gc.collect()
     # Nothing of this is looked at again, by no child either.
     gc.freeze()
-    _tell(control, {"pid": os.getpid(), "names": _shadowable(), "watched": _watched()})
+    ready = {
+        "pid": os.getpid(),
+        "env": {name: value for name, value in os.environ.items() if name not in _COERCED},
+        "names": _shadowable(),
+        "watched": _watched(),
+    }
+    _tell(control, ready)
     poll = select.poll()
     poll.register(control, select.POLLIN)
     children = {}
@@ -270,9 +315,10 @@ class _Child:
         """The program's `__main__`, as globals to run it in."""
         begin = self.begin
         file = begin["argv"][0]
-        if os.environ != begin["env"]:
+        env = {**begin["env"], **_COERCED}
+        if os.environ != env:
             os.environ.clear()
-            os.environ.update(begin["env"])
+            os.environ.update(env)
         sys.argv = list(begin["argv"])
         sys.orig_argv = begin["command"] + sys.argv
         sys.path[0] = os.path.dirname(os.path.realpath(file))
@@ -421,3 +467,54 @@ def _done(child, code):
         pass
 
 
+def _start():
+    """As a zygote; returns in a child that knows what to run."""
+    options = json.loads(sys.argv[1])
+    display = preload(options["modules"])
+    if options["template"]:
+        import _sandbox_template
+
+        control = _sandbox_template.join()
+        del sys.modules["_sandbox_template"]
+    else:
+        control = os.dup(0)
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+    child = serve(control, display)
+    child.wait()
+    return child
+
+
+_load("install.py", globals())
+
+# Out here, so that the program has as little as may be below it.
+_child = _start()
+_error = None
+_compiled = None
+_loaded = frozenset(sys.modules)
+_names = _child.prepare()
+try:
+    _compiled = _child.compile()
+except BaseException as _caught:
+    _error = _caught.with_traceback(None)
+if _compiled is not None:
+    try:
+        exec(_compiled, _names)
+    except BaseException as _caught:
+        _error = _caught.with_traceback(_caught.__traceback__.tb_next)
+_exit = 0 if _error is None else _failed(_error)
+del _error, _names, _compiled
+try:
+    _finish(_loaded)
+except Exception:
+    # Output that cannot be written, mostly: the interpreter knows what to say.
+    sys.exit(_exit & 0xFF)
+if _exit == _INTERRUPTED:
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+if os.getpid() == _child.pid:
+    _done(_child, _exit)
+os._exit(_exit)

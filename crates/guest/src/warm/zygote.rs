@@ -11,7 +11,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -30,6 +30,7 @@ use tokio::{
 };
 
 use super::{
+    USUAL,
     choice::{Candidate, Imports},
     done::Runs,
 };
@@ -76,7 +77,7 @@ pub(crate) struct Zygote {
 
 /// A path and when it changed last, if it is there.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
-struct Watched(PathBuf, Option<u64>);
+struct Watched(PathBuf, Option<i64>);
 
 /// A child that waits for a run.
 struct Spare {
@@ -90,6 +91,7 @@ struct Spare {
 enum Report {
     Ready {
         pid: i32,
+        env: BTreeMap<String, String>,
         names: HashSet<String>,
         watched: Vec<Watched>,
     },
@@ -107,7 +109,8 @@ enum Report {
 #[derive(Serialize)]
 struct Options<'a> {
     modules: &'a [String],
-    display: PathBuf,
+    /// It is not one zygote but what zygotes of many sandboxes come from.
+    template: bool,
 }
 
 /// What a child is to run.
@@ -134,6 +137,7 @@ struct Begin<'a> {
 }
 
 impl Zygote {
+    /// Of the service's template, or by itself.
     pub async fn start(
         guest: &Arc<Guest>,
         starter: &Starter,
@@ -141,51 +145,52 @@ impl Zygote {
         command: &[String],
         (imports, modules): (Imports, &[String]),
     ) -> io::Result<Arc<Self>> {
-        let folder = {
-            let guest = Arc::clone(guest);
-            tokio::task::spawn_blocking(move || guest.python_modules.path())
-                .await
-                .map_err(io::Error::other)??
-        };
-        let options = Options {
-            modules,
-            display: folder.join(modules::DISPLAY),
-        };
-        let mut argv = command.to_vec();
-        argv.push(folder.join(modules::ZYGOTE).to_string_lossy().into_owned());
-        argv.push(serde_json::to_string(&options)?);
-        let (ours, theirs) = StdUnixStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let env = guest.env();
-        let started = starter.start(Start {
-            argv,
-            env: env.clone(),
-            cwd: "/".into(),
-            stdin: theirs.into(),
-            stdout: null_output()?,
-            stderr: null_output()?,
-            terminal: false,
-        });
-        let running = started.await.map_err(io::Error::other)?;
-        // Not to be limited as a program is, for what it forks is to become one.
-        guest.disk.idle().zygotes.insert(running.pid);
-        let (reports, control) = UnixStream::from_std(ours)?.into_split();
+        if guest.templates.is_promised()
+            && command == USUAL
+            && let Ok(socket) = guest.templates.ask(imports).await
+            && let Ok(zygote) = Self::greet(guest, runs, imports, socket, None).await
+            && zygote.is_current()
+        {
+            return Ok(zygote);
+        }
+        let (process, socket) = spawn(guest, starter, command, modules).await?;
+        Self::greet(guest, runs, imports, socket, Some(process)).await
+    }
+
+    /// Waits until it is ready.
+    async fn greet(
+        guest: &Arc<Guest>,
+        runs: &Runs,
+        imports: Imports,
+        socket: StdUnixStream,
+        process: Option<Running>,
+    ) -> io::Result<Arc<Self>> {
+        socket.set_nonblocking(true)?;
+        let (reports, control) = UnixStream::from_std(socket)?.into_split();
         let mut reports = BufReader::new(reports);
+        let spawned = process.as_ref().map(|it| it.pid);
+        if let Some(pid) = spawned {
+            // Not to be limited as a program is, for what it forks is to become one.
+            guest.disk.idle().zygotes.insert(pid);
+        }
         let ready = timeout(START_LIMIT, next(&mut reports)).await;
         let Ok(Some(Report::Ready {
             pid,
+            env,
             names,
             watched,
         })) = ready
         else {
-            running.control.kill().await;
-            guest.disk.idle().zygotes.remove(&running.pid);
+            if let Some(process) = process {
+                process.control.kill().await;
+                guest.disk.idle().zygotes.remove(&process.pid);
+            }
             return Err(io::Error::other("the interpreter does not start"));
         };
-        if pid != running.pid {
-            guest.disk.idle().zygotes.remove(&running.pid);
-            guest.disk.idle().zygotes.insert(pid);
+        if spawned.is_some_and(|it| it != pid) {
+            return Err(io::Error::other("the interpreter is another process"));
         }
+        guest.disk.idle().zygotes.insert(pid);
         let zygote = Arc::new(Self {
             pid,
             imports,
@@ -193,7 +198,7 @@ impl Zygote {
             names,
             watched,
             control: Some(control),
-            process: Some(running),
+            process,
             alive: AtomicBool::new(true),
             disk: Arc::clone(&guest.disk),
             spares: Mutex::default(),
@@ -202,29 +207,8 @@ impl Zygote {
             memory_bytes: AtomicU64::new(0),
             changed: Notify::new(),
         });
-        let weak = Arc::downgrade(&zygote);
-        let runs = runs.clone();
         // Ends with the zygote, which ends when its control is closed.
-        tokio::spawn(async move {
-            loop {
-                match next(&mut reports).await {
-                    Some(Report::Ended { pid, exit }) => runs.ended(pid, exit),
-                    Some(Report::Memory { memory_bytes }) => {
-                        if let Some(zygote) = weak.upgrade() {
-                            zygote.memory_bytes.store(memory_bytes, Ordering::Relaxed);
-                            zygote.changed.notify_waiters();
-                        }
-                    }
-                    Some(Report::Ready { .. }) | None => break,
-                }
-            }
-            if let Some(zygote) = weak.upgrade() {
-                zygote.alive.store(false, Ordering::Relaxed);
-                zygote.spares().clear();
-                zygote.changed.notify_waiters();
-            }
-            runs.parent_is_gone(pid);
-        });
+        tokio::spawn(follow(reports, Arc::downgrade(&zygote), pid, runs.clone()));
         zygote.refill();
         Ok(zygote)
     }
@@ -417,12 +401,67 @@ impl Drop for Zygote {
     }
 }
 
+/// Starts an interpreter of the sandbox's own.
+async fn spawn(
+    guest: &Arc<Guest>,
+    starter: &Starter,
+    command: &[String],
+    modules: &[String],
+) -> io::Result<(Running, StdUnixStream)> {
+    let folder = {
+        let guest = Arc::clone(guest);
+        tokio::task::spawn_blocking(move || guest.python_modules.path())
+            .await
+            .map_err(io::Error::other)??
+    };
+    let options = Options {
+        modules,
+        template: false,
+    };
+    let mut argv = command.to_vec();
+    argv.push(folder.join(modules::ZYGOTE).to_string_lossy().into_owned());
+    argv.push(serde_json::to_string(&options)?);
+    let (ours, theirs) = StdUnixStream::pair()?;
+    let started = starter.start(Start {
+        argv,
+        env: guest.env(),
+        cwd: "/".into(),
+        stdin: theirs.into(),
+        stdout: null_output()?,
+        stderr: null_output()?,
+        terminal: false,
+    });
+    Ok((started.await.map_err(io::Error::other)?, ours))
+}
+
+/// Hears what the zygote says until its end.
+async fn follow(mut reports: BufReader<OwnedReadHalf>, zygote: Weak<Zygote>, pid: i32, runs: Runs) {
+    loop {
+        match next(&mut reports).await {
+            Some(Report::Ended { pid, exit }) => runs.ended(pid, exit),
+            Some(Report::Memory { memory_bytes }) => {
+                if let Some(zygote) = zygote.upgrade() {
+                    zygote.memory_bytes.store(memory_bytes, Ordering::Relaxed);
+                    zygote.changed.notify_waiters();
+                }
+            }
+            Some(Report::Ready { .. }) | None => break,
+        }
+    }
+    if let Some(zygote) = zygote.upgrade() {
+        zygote.alive.store(false, Ordering::Relaxed);
+        zygote.spares().clear();
+        zygote.changed.notify_waiters();
+    }
+    runs.parent_is_gone(pid);
+}
+
 impl Watched {
     fn is_same(&self) -> bool {
         let found = fs::metadata(&self.0).ok();
         let changed = found.map(|it| {
             let nanos = i128::from(it.mtime()) * 1_000_000_000 + i128::from(it.mtime_nsec());
-            u64::try_from(nanos).unwrap_or(0)
+            i64::try_from(nanos).unwrap_or(0)
         });
         changed == self.1
     }

@@ -22,24 +22,10 @@ use tokio::{
     time::timeout,
 };
 
+use super::choice::Imports;
+
 /// Longer than the service takes to find out that it cannot.
 const LIMIT: Duration = Duration::from_secs(20);
-
-/// What an interpreter has imported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Bare,
-    Scientific,
-}
-
-impl Kind {
-    fn byte(self) -> u8 {
-        match self {
-            Self::Bare => b'b',
-            Self::Scientific => b's',
-        }
-    }
-}
 
 /// The way to the service's templates.
 pub(crate) struct Templates {
@@ -78,19 +64,32 @@ impl Templates {
 
     /// The socket of a new zygote in this sandbox; an error where there is none to be
     /// had now.
-    pub async fn ask(&self, kind: Kind) -> io::Result<OwnedFd> {
+    pub async fn ask(&self, imports: Imports) -> io::Result<StdUnixStream> {
         let mut place = self.stream.lock().await;
         // Taken out, for whoever goes away in between leaves an answer behind that
         // the next would take for its own.
         let mut stream = place.take().ok_or(io::ErrorKind::NotConnected)?;
         let (stream, answer) = timeout(LIMIT, async {
-            stream.write_u8(kind.byte()).await?;
+            stream.write_u8(byte(imports)).await?;
             let answer = receive(&stream).await?;
             io::Result::Ok((stream, answer))
         })
         .await??;
         *place = Some(stream);
-        answer.ok_or_else(|| io::Error::other("the service gives no interpreter"))
+        let socket = answer.map(StdUnixStream::from);
+        socket.ok_or_else(|| io::Error::other("the service gives no interpreter"))
+    }
+
+    /// Whether there is anybody to be asked.
+    pub fn is_promised(&self) -> bool {
+        self.promised
+    }
+}
+
+fn byte(imports: Imports) -> u8 {
+    match imports {
+        Imports::Few => b'b',
+        Imports::All => b's',
     }
 }
 
@@ -155,10 +154,10 @@ mod tests {
             other.write_all(b"hello").unwrap();
             kinds
         });
-        assert!(templates.ask(Kind::Bare).await.is_err());
-        let socket = templates.ask(Kind::Scientific).await.unwrap();
+        assert!(templates.ask(Imports::Few).await.is_err());
+        let socket = templates.ask(Imports::All).await.unwrap();
         let mut text = String::new();
-        let mut socket = StdUnixStream::from(socket);
+        let mut socket = socket;
         assert_eq!(service.join().unwrap(), *b"bs");
         socket.read_to_string(&mut text).unwrap();
         assert_eq!(text, "hello");
@@ -169,19 +168,19 @@ mod tests {
         let (templates, service) = connected();
         drop(service);
         for _ in 0..2 {
-            assert!(templates.ask(Kind::Bare).await.is_err());
+            assert!(templates.ask(Imports::Few).await.is_err());
         }
-        assert!(Templates::new(false).ask(Kind::Bare).await.is_err());
+        assert!(Templates::new(false).ask(Imports::Few).await.is_err());
     }
 
     /// Else the next question would get the answer of the last.
     #[tokio::test]
     async fn a_question_that_was_given_up_is_the_last() {
         let (templates, service) = connected();
-        let asked = tokio::time::timeout(Duration::from_millis(20), templates.ask(Kind::Bare));
+        let asked = tokio::time::timeout(Duration::from_millis(20), templates.ask(Imports::Few));
         assert!(asked.await.is_err());
         let (zygote, _other) = StdUnixStream::pair().unwrap();
         give(&service, &zygote);
-        assert!(templates.ask(Kind::Scientific).await.is_err());
+        assert!(templates.ask(Imports::All).await.is_err());
     }
 }
