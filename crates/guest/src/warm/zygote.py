@@ -25,13 +25,14 @@ import json
 import os
 import resource
 import select
-import threading
+import stat
 import types
 import weakref
 from importlib.machinery import SourceFileLoader
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-# What many programs use, and what is quick to import.
+# What many programs use, and what is quick to import. Not threading, nor what needs
+# it: that has much to do in each child.
 _USUAL = (
     "collections",
     "csv",
@@ -44,24 +45,27 @@ _USUAL = (
     "pathlib",
     "random",
     "re",
-    "subprocess",
     "traceback",
 )
 _DUMPABLE = 4  # PR_SET_DUMPABLE
 _ORDER_SIZE = 1
+# Without an order in this time there is no hurry.
+_IDLE_MS = 2
 _MEMORY = b"m"
 # No exit code: the process ends itself by the signal, as shells want it.
 _INTERRUPTED = -2
 
 
-def _make_dumpable(whether):
-    """Programs of the same user can look into what is dumpable; ours is not."""
+def _find_prctl():
     try:
         import ctypes
 
-        ctypes.CDLL(None).prctl(_DUMPABLE, int(whether), 0, 0, 0)
+        return ctypes.CDLL(None).prctl
     except (ImportError, OSError, AttributeError):
-        pass
+        return lambda *arguments: None
+
+
+_prctl = _find_prctl()
 
 
 def _coerced():
@@ -164,13 +168,16 @@ def _shadowable():
 def serve(control, display):
     """Forks as it is told; returns in each child, with the socket that it is told on."""
     control = _socket.socket(fileno=control)
-    _make_dumpable(False)
+    # Programs of the same user could look into what is dumpable.
+    _prctl(_DUMPABLE, 0, 0, 0, 0)
+    _open_streams()
+    child = _Child(display)
     gc.collect()
     # Nothing of this is looked at again, by no child either.
     gc.freeze()
     ready = {
         "pid": os.getpid(),
-        "env": {name: value for name, value in os.environ.items() if name not in _COERCED},
+        "env": child.env,
         "names": _shadowable(),
         "watched": _watched(),
     }
@@ -201,11 +208,12 @@ def serve(control, display):
                 os.closerange(3, fds[0])
                 os.closerange(fds[0] + 1, 4096)
                 control.detach()
-                return _Child(_socket.socket(fileno=fds[0]), display)
+                child.begins(_socket.socket(fileno=fds[0]))
+                return child
             os.close(fds[0])
-            child = os.pidfd_open(pid)
-            children[child] = pid
-            poll.register(child, select.POLLIN)
+            pidfd = os.pidfd_open(pid)
+            children[pidfd] = pid
+            poll.register(pidfd, select.POLLIN)
 
 
 def _memory_bytes():
@@ -246,26 +254,37 @@ def _tell_end(control, pid):
 
 
 class _Child:
-    def __init__(self, socket, display):
-        _make_dumpable(True)
-        self.socket = socket
+    """What can be made before a child is forked is made by the zygote: each page that a
+    child is the first to touch costs a fault."""
+
+    def __init__(self, display):
         self.display = display
-        self.pid = os.getpid()
-        display._process = self.pid
         _install(self._load_display)
-        numpy = sys.modules.get("numpy")
-        if numpy is not None:
-            numpy.random.seed()
-        gc.enable()
-        _use_interpreter()
+        self.numpy = sys.modules.get("numpy")
+        self.env = {name: value for name, value in os.environ.items() if name not in _COERCED}
+        self.loaded = frozenset(sys.modules)
 
     def _load_display(self):
         return sys.modules.setdefault("_sandbox_display", self.display)
+
+    def begins(self, socket):
+        _prctl(_DUMPABLE, 1, 0, 0, 0)
+        self.socket = socket
+        self.pid = os.getpid()
+        self.display._process = self.pid
+        if self.numpy is not None:
+            self.numpy.random.seed()
+        gc.enable()
 
     def wait(self):
         """Until it is told what to run; then the process is as that needs it."""
         socket = self.socket
         socket.sendall(b"%d\n" % self.pid)
+        waiting = select.poll()
+        waiting.register(socket, select.POLLIN)
+        if not waiting.poll(_IDLE_MS):
+            _use_interpreter()
+        del waiting
         head, streams = _receive(socket, 4, 3)
         if len(head) < 4 or len(streams) < 3:
             os._exit(0)
@@ -292,8 +311,9 @@ class _Child:
             os.dup2(fd, number)
             os.close(fd)
         # When memory runs out the program goes first.
-        with open("/proc/self/oom_score_adj", "w") as score:
-            score.write("1000")
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(score, b"1000")
+        os.close(score)
         limits = begin["limits"]
         for kind, value in (
             (resource.RLIMIT_CORE, 0),
@@ -315,31 +335,27 @@ class _Child:
         """The program's `__main__`, as globals to run it in."""
         begin = self.begin
         file = begin["argv"][0]
-        env = {**begin["env"], **_COERCED}
-        if os.environ != env:
+        if begin["env"] != self.env:
+            env = {**begin["env"], **_COERCED}
             os.environ.clear()
             os.environ.update(env)
         sys.argv = list(begin["argv"])
         sys.orig_argv = begin["command"] + sys.argv
-        sys.path[0] = os.path.dirname(os.path.realpath(file))
+        sys.path[0] = begin["folder"]
         self.display.FOLDER = begin["display"]
-        for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
-            stream = _like(getattr(sys, name), number, mode)
-            setattr(sys, name, stream)
-            setattr(sys, f"__{name}__", stream)
-        main = types.ModuleType("__main__")
+        if not stat.S_ISCHR(os.fstat(0).st_mode):
+            _open_stream("stdin", 0, "r")
+        # Not made before: what is frozen is not collected either.
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
         names = main.__dict__
         names.clear()
-        for name in _PRISTINE:
-            names[name] = None
+        names.update(dict.fromkeys(_PRISTINE))
         names["__name__"] = "__main__"
         names["__builtins__"] = sys.modules["builtins"]
         names["__loader__"] = SourceFileLoader("__main__", file)
         names["__file__"] = file
-        names["__cached__"] = None
         if "__annotations__" in names:
             names["__annotations__"] = {}
-        sys.modules["__main__"] = main
         return names
 
     def compile(self):
@@ -348,8 +364,20 @@ class _Child:
         return compile(source, self.begin["argv"][0], "exec", dont_inherit=True)
 
 
-def _like(stream, number, mode):
-    """A stream as the interpreter has made `stream`, of a descriptor."""
+def _open_streams():
+    """As the interpreter opens them where two are pipes. Children put others in their
+    place: a stream knows its descriptor by number alone, and what kind of file it is."""
+    _open_stream("stdin", 0, "r")
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        other, pipe = os.pipe()
+        os.dup2(pipe, number)
+        os.close(other)
+        os.close(pipe)
+        _open_stream(name, number, "w")
+
+
+def _open_stream(name, number, mode):
+    stream = getattr(sys, f"__{name}__")
     raw = io.open(number, mode + "b", -1 if hasattr(stream.buffer, "raw") else 0, closefd=False)
     getattr(raw, "raw", raw).name = stream.name
     made = io.TextIOWrapper(
@@ -361,7 +389,8 @@ def _like(stream, number, mode):
         write_through=stream.write_through,
     )
     made.mode = mode
-    return made
+    setattr(sys, name, made)
+    setattr(sys, f"__{name}__", made)
 
 
 def _use_interpreter():
@@ -373,7 +402,6 @@ def _use_interpreter():
     names["out"] = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     exec(compile(text, "warm", "exec", dont_inherit=True), names)
     names.clear()
-    gc.collect()
 
 
 # The end of a program.
@@ -418,15 +446,20 @@ def _finish(loaded):
     for name in ("__file__", "__cached__"):
         names.pop(name, None)
     del names
-    threading._shutdown()
+    threading = sys.modules.get("threading")
+    if threading is not None:
+        threading._shutdown()
     atexit._run_exitfuncs()
     _flush()
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         if hasattr(sys, name):
             setattr(sys, name, None)
     left = []
-    for name in [name for name in sys.modules if name not in loaded or name == "__main__"]:
-        module = sys.modules.pop(name)
+    made = ["__main__"]
+    if len(sys.modules) != len(loaded):
+        made += [name for name in sys.modules if name not in loaded]
+    for name in made:
+        module = sys.modules.pop(name, None)
         try:
             left.append(weakref.ref(module))
         except TypeError:
@@ -492,7 +525,6 @@ _load("install.py", globals())
 _child = _start()
 _error = None
 _compiled = None
-_loaded = frozenset(sys.modules)
 _names = _child.prepare()
 try:
     _compiled = _child.compile()
@@ -506,7 +538,7 @@ if _compiled is not None:
 _exit = 0 if _error is None else _failed(_error)
 del _error, _names, _compiled
 try:
-    _finish(_loaded)
+    _finish(_child.loaded)
 except Exception:
     # Output that cannot be written, mostly: the interpreter knows what to say.
     sys.exit(_exit & 0xFF)

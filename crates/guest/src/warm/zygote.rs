@@ -128,6 +128,8 @@ struct Begin<'a> {
     argv: &'a [String],
     env: &'a BTreeMap<String, String>,
     cwd: &'a Path,
+    /// Of the script, links followed.
+    folder: &'a Path,
     limits: UserLimits,
     display: &'a str,
     /// By which all that the run starts is known.
@@ -253,11 +255,13 @@ impl Zygote {
         expect: impl FnOnce(i32),
     ) -> Option<i32> {
         let Spare { mut socket, pid } = timeout(FORK_LIMIT, self.spare()).await.ok()??;
+        let folder = Path::new(run.candidate.argv.first()?).parent()?;
         let text = serde_json::to_vec(&Begin {
             command: &run.candidate.command,
             argv: &run.candidate.argv,
             env: &run.program.env,
             cwd: &run.program.cwd,
+            folder: &fs::canonicalize(folder).ok()?,
             limits: run.limits,
             display: run.display,
             mark,

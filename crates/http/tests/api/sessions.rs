@@ -46,7 +46,7 @@ async fn a_session_shows_its_state_limits_and_usage() {
                 "memory_bytes": 512 << 20, "cpus": 1.0, "pids": 256,
                 "disk_bytes": 1 << 30, "tmp_bytes": 64 << 20,
             },
-            "usage": {"memory_bytes": 4096, "cpu_seconds": 0.5, "pids": null, "disk_bytes": 4096},
+            "usage": {"memory_bytes": 4096, "cpu_seconds": 0.5, "pids": null, "disk_bytes": 4096, "warm_python_bytes": null},
         })
     );
 }
