@@ -85,7 +85,7 @@ impl Code for CodeService {
         };
         // A run that cannot display is a run all the same.
         let display = match request.python_display {
-            true => Display::prepare(&self.guest).await.ok(),
+            true => Display::prepare(&self.guest).ok(),
             false => None,
         };
         let run = RunToEnd {

@@ -39,16 +39,22 @@ pub(crate) fn make(workspace: &Path, below: &[&str]) -> io::Result<OwnedFd> {
     let flags = DIR.difference(OFlags::NOFOLLOW);
     let mut dir = openat(CWD, workspace, flags, Mode::empty())?;
     for name in [NAME].iter().chain(below) {
-        let made = match mkdirat(&dir, *name, Mode::RWXU) {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(errno) => return Err(errno.into()),
-        };
-        dir = openat(&dir, *name, DIR, Mode::empty())?;
-        if made && *name == NAME {
-            // The workspace may be a repository: none of this is part of it.
-            let _ = create(&dir, ".gitignore").and_then(|mut file| file.write_all(b"*\n"));
-        }
+        dir = make_in(&dir, name)?;
+    }
+    Ok(dir)
+}
+
+/// Opens a folder and makes it if it is missing.
+pub(crate) fn make_in(dir: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+    let made = match mkdirat(dir, name, Mode::RWXU) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => return Err(errno.into()),
+    };
+    let dir = openat(dir, name, DIR, Mode::empty())?;
+    if made && name == NAME {
+        // The workspace may be a repository: none of this is part of it.
+        let _ = create(&dir, ".gitignore").and_then(|mut file| file.write_all(b"*\n"));
     }
     Ok(dir)
 }

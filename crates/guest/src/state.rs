@@ -10,7 +10,7 @@ use crate::{
     archive::Archives,
     artifacts::{LastChange, Reported},
     disk::Disk,
-    display::Modules,
+    display::{Modules, Watcher},
     warm::Templates,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Guest {
     pub reported: Reported,
     /// What makes Python programs display.
     pub python_modules: Modules,
+    /// What tells that a program displays.
+    pub displays: Watcher,
     /// Archives on their way in or out.
     pub archives: Archives,
     /// How much of its disk the workspace takes.
@@ -45,6 +47,7 @@ impl Guest {
             last_change: LastChange::default(),
             reported: Reported::default(),
             python_modules: Modules::default(),
+            displays: Watcher::default(),
             archives: Archives::default(),
             templates: Templates::new(templates),
             env: RwLock::new(env),

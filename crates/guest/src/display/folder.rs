@@ -8,14 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, fstat,
-    inotify::{self, CreateFlags, WatchFlags},
-    openat, unlinkat,
-};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, openat, unlinkat};
 use uuid::Uuid;
 
-use super::item::Item;
+use super::{
+    item::Item,
+    watch::{Watch, Watcher},
+};
 use crate::{own_folder, workspace::remove::remove_all};
 
 const RUNS: &str = "runs";
@@ -32,19 +31,24 @@ pub(super) struct Folder {
     name: String,
     runs: OwnedFd,
     dir: OwnedFd,
+    is_gone: bool,
 }
 
 impl Folder {
     pub fn make(workspace: &Path) -> io::Result<Self> {
         let name = Uuid::now_v7().to_string();
-        let runs = own_folder::make(workspace, &[RUNS])?;
-        let dir = own_folder::make(workspace, &[RUNS, &name])?;
+        let runs = match own_folder::open(workspace, &[RUNS]) {
+            Ok(runs) => runs,
+            Err(_) => own_folder::make(workspace, &[RUNS])?,
+        };
+        let dir = own_folder::make_in(&runs, &name)?;
         let path = workspace.join(own_folder::NAME).join(RUNS).join(&name);
         Ok(Self {
             path,
             name,
             runs,
             dir,
+            is_gone: false,
         })
     }
 
@@ -53,14 +57,14 @@ impl Folder {
         &self.path
     }
 
-    /// Readable when an item has come.
-    pub fn watch(&self) -> io::Result<OwnedFd> {
-        let events = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        // By the descriptor: what its path leads to may be something else by now.
-        let path = format!("/proc/self/fd/{}", self.dir.as_raw_fd());
-        let flags = WatchFlags::MOVED_TO | WatchFlags::ONLYDIR;
-        inotify::add_watch(&events, path, flags)?;
-        Ok(events)
+    pub fn watch(&self, watcher: &Watcher) -> io::Result<Watch> {
+        watcher.watch(&self.dir)
+    }
+
+    /// Removes it if there is nothing in it, as in most; whether it is gone.
+    pub fn remove_empty(&mut self) -> bool {
+        self.is_gone = unlinkat(&self.runs, self.name.as_str(), AtFlags::REMOVEDIR).is_ok();
+        self.is_gone
     }
 
     /// Names of items, the oldest first.
@@ -117,6 +121,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        if self.is_gone {
+            return;
+        }
         let until = Instant::now() + REMOVE_LIMIT;
         let runs = self.runs.as_raw_fd();
         let path = PathBuf::from(format!("/proc/self/fd/{runs}/{}", self.name));

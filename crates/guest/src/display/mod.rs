@@ -11,11 +11,11 @@
 mod folder;
 mod item;
 pub(crate) mod modules;
+mod watch;
 
 use std::{
     collections::BTreeMap,
     io,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -24,7 +24,9 @@ use folder::Folder;
 use item::Shown;
 pub(crate) use modules::Modules;
 use sandbox_wire::sandbox::v1::RunResponse;
-use tokio::{net::unix::pipe, sync::watch};
+use tokio::sync;
+use watch::Watch;
+pub(crate) use watch::Watcher;
 
 use crate::{artifacts::Keeper, run::EventSender, state::Guest};
 
@@ -37,10 +39,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where one run displays.
 pub(crate) struct Display {
-    folder: Arc<Folder>,
-    /// Of inotify(7).
-    changes: pipe::Receiver,
-    modules: PathBuf,
+    folder: Folder,
+    watch: Watch,
 }
 
 struct State {
@@ -52,22 +52,10 @@ struct State {
 }
 
 impl Display {
-    pub async fn prepare(guest: &Arc<Guest>) -> io::Result<Self> {
-        let guest = Arc::clone(guest);
-        let (folder, changes, modules) = tokio::task::spawn_blocking(move || {
-            let modules = guest.python_modules.path()?;
-            let folder = Folder::make(&guest.workspace)?;
-            let changes = folder.watch()?;
-            io::Result::Ok((folder, changes, modules))
-        })
-        .await
-        .map_err(io::Error::other)??;
-        Ok(Self {
-            folder: Arc::new(folder),
-            // Bytes are read from it as from a pipe.
-            changes: pipe::Receiver::from_owned_fd_unchecked(changes)?,
-            modules,
-        })
+    pub fn prepare(guest: &Guest) -> io::Result<Self> {
+        let folder = Folder::make(&guest.workspace)?;
+        let watch = folder.watch(&guest.displays)?;
+        Ok(Self { folder, watch })
     }
 
     /// Where items are put.
@@ -76,8 +64,14 @@ impl Display {
     }
 
     /// Tells an interpreter that is started; it keeps this from the program.
-    pub fn add_to(&self, env: &mut BTreeMap<String, String>) {
-        let mut path = self.modules.to_string_lossy().into_owned();
+    pub async fn add_to(&self, env: &mut BTreeMap<String, String>, guest: &Arc<Guest>) {
+        let guest = Arc::clone(guest);
+        let modules = tokio::task::spawn_blocking(move || guest.python_modules.path()).await;
+        // A run that cannot display is a run all the same.
+        let Ok(Ok(modules)) = modules else {
+            return;
+        };
+        let mut path = modules.to_string_lossy().into_owned();
         if let Some(given) = env.get("PYTHONPATH").filter(|given| !given.is_empty()) {
             path.push(':');
             path.push_str(given);
@@ -92,28 +86,32 @@ impl Display {
         guest: Arc<Guest>,
         keeper: Keeper,
         events: EventSender,
-        mut ended: watch::Receiver<bool>,
+        mut ended: sync::watch::Receiver<bool>,
     ) -> Keeper {
+        let Self { mut folder, watch } = self;
+        tokio::select! {
+            biased;
+            _ = ended.wait_for(|ended| *ended) => {
+                if folder.remove_empty() {
+                    return keeper;
+                }
+            }
+            () = watch.changed() => {}
+        }
         let mut state = State {
             guest,
-            folder: self.folder,
+            folder: Arc::new(folder),
             events,
             keeper,
             items: 0,
         };
-        let mut looks = 0;
-        while looks < MAX_LOOKS {
-            let changed = tokio::select! {
+        for _ in 0..MAX_LOOKS {
+            state.look(None).await;
+            tokio::select! {
                 biased;
                 _ = ended.wait_for(|ended| *ended) => break,
-                changed = self.changes.readable() => changed,
-            };
-            if changed.is_err() {
-                break;
+                () = watch.changed() => {}
             }
-            forget(&self.changes);
-            state.look(None).await;
-            looks += 1;
         }
         // Of no use when that many were seen; it ends with the program.
         let _ = ended.wait_for(|ended| *ended).await;
@@ -123,12 +121,6 @@ impl Display {
         let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
         keeper
     }
-}
-
-/// That something happened is enough to know.
-fn forget(changes: &pipe::Receiver) {
-    let mut buffer = [0; 4096];
-    while matches!(changes.try_read(&mut buffer), Ok(1..)) {}
 }
 
 impl State {

@@ -97,7 +97,7 @@ pub(crate) async fn run_to_end(
         _ => None,
     };
     if let (None, Some(display)) = (&forked, &run.display) {
-        display.add_to(&mut program.env);
+        display.add_to(&mut program.env, guest).await;
     }
     let is_forked = forked.is_some();
     let steps = match &run.build {

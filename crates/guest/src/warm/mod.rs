@@ -202,7 +202,7 @@ impl Warm {
     }
 
     fn prepare(&self, key: &Key) {
-        if self.zygote(key).is_some() || self.0.guest.disk.is_full() {
+        if self.0.guest.disk.is_full() {
             return;
         }
         let mut slots = self.slots();

@@ -250,7 +250,7 @@ stack.callback(print, "never")
 #: threads
 import threading, time
 def work(n):
-    time.sleep(0.01 * n)
+    time.sleep(0.1 * n + 0.05)
     print("done", n)
 threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
 for thread in threads:
@@ -379,7 +379,7 @@ for name in "CORE", "FSIZE", "NOFILE", "STACK", "AS", "CPU", "DATA", "NPROC":
     print(name, resource.getrlimit(getattr(resource, "RLIMIT_" + name)))
 #: capabilities and state
 for line in open("/proc/self/status"):
-    if line.startswith(("Cap", "NoNewPrivs", "Seccomp:", "Sig", "Uid", "Gid", "Umask", "Name")):
+    if line.startswith(("Cap", "NoNewPrivs", "Seccomp:", "SigBlk", "SigIgn", "SigCgt", "Uid", "Gid", "Umask", "Name")):
         print(line, end="")
 #: own files in proc
 import os
