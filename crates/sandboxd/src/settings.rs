@@ -440,6 +440,9 @@ impl Settings {
         if self.gpu_network_enabled && !self.gpu_enabled {
             return invalid("gpu_network_enabled", "gpu_enabled is not set");
         }
+        if !self.python_preload.iter().all(|module| is_module(module)) {
+            return invalid("python_preload", "it has what is no name of a module");
+        }
         if self.backend == "docker" && self.worker_image.is_empty() {
             return invalid("worker_image", "Docker sandboxes need an image");
         }
@@ -595,6 +598,17 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// Names with dots between them, as after Python's `import`.
+fn is_module(text: &str) -> bool {
+    text.split('.').all(|name| {
+        let mut characters = name.chars();
+        characters
+            .next()
+            .is_some_and(|it| it.is_ascii_alphabetic() || it == '_')
+            && characters.all(|it| it.is_ascii_alphanumeric() || it == '_')
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -715,6 +729,11 @@ mod tests {
             ("SANDBOX_LISTEN", "0.0.0.0:80", "bad value for `listen`"),
             ("SANDBOX_BACKEND", "podman", "bad value for `backend`"),
             ("SANDBOX_POOL_SIZE", "51", "bad value for `pool_size`"),
+            (
+                "SANDBOX_PYTHON_PRELOAD",
+                "numpy,os.path;x",
+                "bad value for `python_preload`",
+            ),
             ("SANDBOX_GPU_ENABLED", "true", "bad value for `gpu_enabled`"),
             (
                 "SANDBOX_GPU_NETWORK_ENABLED",
