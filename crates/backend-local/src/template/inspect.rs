@@ -34,7 +34,7 @@ pub(super) fn inspect(pid: i32) -> Result<()> {
 }
 
 /// The first mapping that stays one memory after a fork and can be written to.
-fn shared(maps: &str) -> Option<&str> {
+pub(super) fn shared(maps: &str) -> Option<&str> {
     maps.lines().find(|line| {
         let rights = line.split(' ').nth(1).unwrap_or("rwxs");
         rights.contains('w') && rights.contains('s')

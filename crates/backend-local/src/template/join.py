@@ -97,6 +97,8 @@ def join():
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
+    # Of bubblewrap, which says where it started the template.
+    os.environ.pop("PWD", None)
     filters = [_program(path) for path in _FILTERS]
     # The kernel reaps what ends: the end of a sandbox waits for its last process to
     # be reaped (pid_namespaces(7)), and must not wait for this one.

@@ -21,12 +21,18 @@ use std::{
     collections::BTreeMap,
     os::fd::OwnedFd,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use sandbox_core::chain;
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{sleep, timeout},
+};
 
 pub(crate) use door::Door;
 pub(crate) use order::Target;
@@ -41,10 +47,12 @@ use crate::{
     spawn::Spawner,
 };
 
-/// Before the next try, when a template could not be started or ended soon.
-const AFTER_FAILURE: Duration = Duration::from_secs(30);
-/// One that ends sooner is not started again at once.
-const SOON: Duration = Duration::from_secs(10);
+/// Before the next try, when a template could not be started or has ended; doubled
+/// each time that it happens soon again.
+const PAUSE: Duration = Duration::from_secs(1);
+const MAX_DOUBLED: u32 = 6;
+/// A template that lives longer has not failed.
+const LONG: Duration = Duration::from_secs(60);
 /// How long a sandbox waits for a template that is being started; longer, and it has
 /// an interpreter of its own sooner.
 const START_PATIENCE: Duration = Duration::from_secs(3);
@@ -69,6 +77,8 @@ struct Setup {
 struct Kind {
     argument: String,
     state: Mutex<State>,
+    /// Templates in a row that did not live long.
+    failures: AtomicU32,
     /// Told when a start has come to its end.
     started: watch::Sender<()>,
 }
@@ -79,12 +89,21 @@ enum State {
     Absent,
     Starting,
     Ready(Arc<Template>),
+    /// Not to be started again before then.
     Failed(Instant),
 }
 
 impl Kind {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long to wait before the next try.
+    fn fails(&self) -> Duration {
+        let before = self.failures.fetch_add(1, Ordering::Relaxed);
+        let pause = PAUSE * 2_u32.pow(before.min(MAX_DOUBLED));
+        *self.state() = State::Failed(Instant::now() + pause);
+        pause
     }
 
     fn ready(&self) -> Option<Arc<Template>> {
@@ -106,6 +125,7 @@ impl Templates {
         let kind = |argument: &String| Kind {
             argument: argument.clone(),
             state: Mutex::default(),
+            failures: AtomicU32::new(0),
             started: watch::Sender::new(()),
         };
         let kinds = python.kinds.iter();
@@ -162,7 +182,7 @@ impl Templates {
         match &*state {
             State::Starting => return true,
             State::Ready(_) => return false,
-            State::Failed(at) if at.elapsed() < AFTER_FAILURE => return false,
+            State::Failed(until) if Instant::now() < *until => return false,
             State::Absent | State::Failed(_) => *state = State::Starting,
         }
         drop(state);
@@ -184,11 +204,12 @@ impl Templates {
                     "sandboxes start Python by themselves, for the template did not start: {}",
                     chain(&failure)
                 );
-                *kind.state() = State::Failed(Instant::now());
+                kind.fails();
                 kind.started.send_replace(());
                 return;
             }
         };
+        tracing::info!("a Python template is ready: process {}", template.pid);
         *kind.state() = State::Ready(template);
         kind.started.send_replace(());
         let began = Instant::now();
@@ -196,17 +217,18 @@ impl Templates {
         // Not held here, for the template must end with its last owner.
         drop(templates);
         life.ended().await;
-        let Some(templates) = me.upgrade() else {
+        let Some(pause) = me.upgrade().and_then(|templates| {
+            let kind = templates.kinds.get(&number)?;
+            if began.elapsed() > LONG {
+                kind.failures.store(0, Ordering::Relaxed);
+            }
+            Some(kind.fails())
+        }) else {
             return;
         };
-        let Some(kind) = templates.kinds.get(&number) else {
-            return;
-        };
-        tracing::warn!("a Python template has ended; sandboxes that came of it go on");
-        if began.elapsed() < SOON {
-            *kind.state() = State::Failed(Instant::now());
-        } else {
-            *kind.state() = State::Absent;
+        tracing::warn!("a Python template has ended; what was forked from it goes on");
+        sleep(pause).await;
+        if let Some(templates) = me.upgrade() {
             templates.start(number);
         }
     }

@@ -43,6 +43,7 @@ const JOIN: (&str, &str) = ("_sandbox_template.py", include_str!("join.py"));
 const FIRST_FILE_FD: i32 = ARGUMENTS_FD + 1;
 
 pub(super) struct Template {
+    pub pid: i32,
     /// Ends the template when it is closed.
     control: UnixStream,
 }
@@ -118,12 +119,18 @@ impl Template {
             .child()
             .context(|| "failed to find the template".into())?
             .ok_or_else(|| Failure::new("the template has ended"))?;
-        inspect::inspect(pid.as_raw_nonzero().get())?;
+        let pid = pid.as_raw_nonzero().get();
+        inspect::inspect(pid)?;
         let life = Life {
             process,
             _spawner: Arc::clone(&setup.spawner),
         };
-        Ok((Arc::new(Self { control }), life))
+        Ok((Arc::new(Self { pid, control }), life))
+    }
+
+    #[cfg(test)]
+    pub fn control(&self) -> &UnixStream {
+        &self.control
     }
 
     pub async fn fork(&self, target: &Target, serve: OwnedFd) -> Result<()> {

@@ -5,7 +5,11 @@
     reason = "a test ends where something is not as it should be"
 )]
 
+mod figures;
+mod lives;
+mod orders;
 mod seen;
+mod shared;
 
 use std::{
     collections::BTreeMap,
@@ -138,23 +142,20 @@ impl World {
 
     /// Waits for a template, however busy the machine is.
     async fn ready(&self, kind: u8) {
-        for _ in 0..20 {
+        for _ in 0..200 {
             if self.templates().ready(kind).await.is_ok() {
                 return;
             }
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
         panic!("the template does not start");
     }
 
-    /// The process of a template, which has no other user's number.
-    fn template(&self) -> u32 {
-        let ours = std::process::id();
-        let all = processes(|status| {
-            let parent: u32 = status["PPid"].parse().unwrap();
-            parent_of(parent) == Some(ours) && status["Name"].starts_with("python")
-        });
-        assert_eq!(all.len(), 1, "{all:?}");
-        all[0]
+    /// The process of the smaller template.
+    async fn template(&self) -> u32 {
+        self.ready(BARE).await;
+        let template = self.templates().ready(BARE).await.unwrap();
+        template.pid.cast_unsigned()
     }
 }
 
@@ -244,10 +245,6 @@ fn status(pid: u32) -> Option<BTreeMap<String, String>> {
         Some((name.to_owned(), words.join(" ")))
     };
     Some(text.lines().filter_map(field).collect())
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    status(pid)?["PPid"].parse().ok()
 }
 
 /// Living processes of the host.
