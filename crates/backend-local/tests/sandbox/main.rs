@@ -15,3 +15,4 @@ mod outside;
 mod self_test;
 mod support;
 mod system_calls;
+mod template;

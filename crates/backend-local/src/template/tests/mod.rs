@@ -1,10 +1,5 @@
 //! Real templates, forked into real sandboxes and looked at from both sides.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test ends where something is not as it should be"
-)]
-
 mod figures;
 mod lives;
 mod orders;

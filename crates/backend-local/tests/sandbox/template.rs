@@ -1,0 +1,253 @@
+//! Runs of Python that come of the service's template.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    time::{Duration, Instant},
+};
+
+use backend_local::PythonTemplate;
+use sandbox_backend::Backend as _;
+use sandbox_conformance::request;
+use sandbox_core::{Program, RunOutcome, RunRequest, SandboxSpec, Script};
+
+use crate::support::{Sandbox, Sandboxes, id, is_root};
+
+const MODULES: &str = r#"{"modules": ["numpy", "pandas"], "template": true}"#;
+const NO_MODULES: &str = r#"{"modules": [], "template": true}"#;
+
+fn template() -> PythonTemplate {
+    let files = [
+        (
+            "install.py",
+            include_str!("../../../guest/src/display/install.py"),
+        ),
+        (
+            "display.py",
+            include_str!("../../../guest/src/display/display.py"),
+        ),
+    ];
+    let kinds = [(b'b', NO_MODULES), (b's', MODULES)];
+    PythonTemplate {
+        program: include_str!("../../../guest/src/warm/zygote.py").into(),
+        files: files.map(|(name, text)| (name.into(), text.into())).into(),
+        kinds: kinds.map(|(kind, argument)| (kind, argument.into())).into(),
+    }
+}
+
+fn with_template() -> Sandboxes {
+    Sandboxes::with(|config, _| {
+        config.python_preload = Some(vec!["numpy".into(), "pandas".into()]);
+        config.python_template = Some(template());
+    })
+}
+
+async fn run(sandbox: &Sandbox, source: &str) -> RunOutcome {
+    let request = RunRequest {
+        program: Program {
+            argv: ["python3", "-u", "{file}"].map(str::to_owned).into(),
+            script: Some(Script {
+                file_name: "main.py".into(),
+                source: source.to_owned().into(),
+                compile: Vec::new(),
+            }),
+        },
+        python_display: true,
+        ..request(&[])
+    };
+    let run = sandbox.place.guest().run(request).await.unwrap();
+    run.collect().await.unwrap()
+}
+
+/// Once the templates are there, which are started when they are first asked for.
+async fn ready(sandboxes: &Sandboxes) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let sandbox = sandboxes.start(7).await;
+        let warm = run(&sandbox, "pass").await.warm && run(&sandbox, "import pandas").await.warm;
+        sandbox.place.stop().await.unwrap();
+        if warm {
+            return;
+        }
+        assert!(Instant::now() < until, "no template gets ready");
+    }
+}
+
+/// The very first run of a session too: nothing was started for it.
+#[tokio::test]
+async fn the_first_run_of_a_session_comes_of_the_template() {
+    if !is_root() {
+        return;
+    }
+    let sandboxes = with_template();
+    ready(&sandboxes).await;
+    for (n, source) in [
+        (1, "import json"),
+        (2, "import pandas as pd; pd.DataFrame()"),
+    ] {
+        let sandbox = sandboxes.start(n).await;
+        // The parent of the run's parent is outside.
+        let source = format!(
+            "{source}\n\
+             import os\n\
+             stat = open(f'/proc/{{os.getppid()}}/stat').read()\n\
+             print(stat.rsplit(')')[1].split()[1], os.getcwd(), os.environ['HOME'])"
+        );
+        let outcome = run(&sandbox, &source).await;
+        assert!(outcome.warm, "{source}");
+        assert_eq!(
+            (
+                outcome.stdout.to_text().as_str(),
+                outcome.stderr.to_text().as_str()
+            ),
+            ("0 /workspace /workspace\n", "")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_comes_of_the_template_has_no_right_at_all() {
+    if !is_root() {
+        return;
+    }
+    let sandboxes = with_template();
+    ready(&sandboxes).await;
+    let look = "import os, resource\n\
+                status = open('/proc/self/status').read().splitlines()\n\
+                names = ('Uid', 'Gid', 'Groups', 'Cap', 'NoNew', 'Seccomp')\n\
+                for line in status:\n\
+                \x20   if line.startswith(names): print(line)\n\
+                for name in sorted(os.listdir('/proc/self/ns')):\n\
+                \x20   print(name, os.readlink('/proc/self/ns/' + name))\n\
+                for name in sorted(dir(resource)):\n\
+                \x20   if name.startswith('RLIMIT_') and name != 'RLIMIT_RTTIME':\n\
+                \x20       print(name, resource.getrlimit(getattr(resource, name)))\n\
+                print(open('/proc/self/cgroup').read(), os.getgroups(), oct(os.umask(0)))\n\
+                print(sorted(os.environ.items()), open('/proc/self/oom_score_adj').read())\n\
+                for number in range(3, 256):\n\
+                \x20   try: print(number, os.fstat(number))\n\
+                \x20   except OSError: pass\n";
+    let sandbox = sandboxes.start(1).await;
+    let forked = run(&sandbox, look).await;
+    // An option that only an interpreter's start can heed.
+    let started = RunRequest {
+        program: Program {
+            argv: ["python3", "-u", "-B", "{file}"].map(str::to_owned).into(),
+            script: Some(Script {
+                file_name: "main.py".into(),
+                source: look.into(),
+                compile: Vec::new(),
+            }),
+        },
+        python_display: true,
+        ..request(&[])
+    };
+    let started = sandbox.place.guest().run(started).await.unwrap();
+    let started = started.collect().await.unwrap();
+    assert!(forked.warm && !started.warm);
+    assert_eq!(forked.stdout.to_text(), started.stdout.to_text());
+    assert!(
+        forked
+            .stdout
+            .to_text()
+            .contains("CapBnd:\t0000000000000000")
+    );
+}
+
+/// What a run leaves behind belongs to its sandbox's init, and ends with it.
+#[tokio::test]
+async fn what_a_run_leaves_behind_stays_in_its_sandbox() {
+    if !is_root() {
+        return;
+    }
+    let sandboxes = with_template();
+    ready(&sandboxes).await;
+    let sandbox = sandboxes.start(1).await;
+    let outcome = run(
+        &sandbox,
+        "import os, time\n\
+         if os.fork() == 0:\n\
+         \x20   os.setsid()\n\
+         \x20   if os.fork() == 0: time.sleep(0.2); open('parent', 'w').write(str(os.getppid()))\n\
+         \x20   os._exit(0)\n\
+         os.wait()\n",
+    )
+    .await;
+    assert!(outcome.warm);
+    sandbox.sh("until [ -s parent ]; do sleep 0.02; done").await;
+    assert_eq!(sandbox.sh("cat parent").await.stdout.to_text(), "1");
+    // kill(0, ...) crosses PID namespaces where a process group is shared.
+    let outcome = run(&sandbox, "import os; os.kill(0, 9)").await;
+    assert_eq!(outcome.signal, Some(9));
+    // Its zygote too, which is not the template.
+    run(&sandbox, "import os; os.kill(-1, 9)").await;
+    assert_eq!(run(&sandbox, "print(42)").await.stdout.to_text(), "42\n");
+    let second = sandboxes.start(2).await;
+    assert!(run(&second, "pass").await.warm);
+}
+
+#[tokio::test]
+async fn sessions_draw_numbers_of_their_own() {
+    if !is_root() {
+        return;
+    }
+    let sandboxes = with_template();
+    ready(&sandboxes).await;
+    let mut drawn = BTreeSet::new();
+    for n in 0..6 {
+        let sandbox = sandboxes.start(n).await;
+        let source = "import random, numpy, uuid, tempfile, ssl, secrets\n\
+                      print(random.random())\n\
+                      print(numpy.random.random())\n\
+                      print(numpy.random.default_rng().random())\n\
+                      print(uuid.uuid4(), uuid.uuid1())\n\
+                      print(next(tempfile._get_candidate_names()))\n\
+                      print(ssl.RAND_bytes(8), secrets.token_hex())";
+        let outcome = run(&sandbox, source).await;
+        assert!(outcome.warm, "{}", outcome.stderr.to_text());
+        drawn.extend(outcome.stdout.to_text().lines().map(str::to_owned));
+    }
+    assert_eq!(drawn.len(), 36, "{drawn:?}");
+}
+
+/// A service that is killed closes what its template waits at.
+#[tokio::test]
+async fn nothing_is_left_when_the_backend_goes() {
+    if !is_root() {
+        return;
+    }
+    let sandboxes = with_template();
+    ready(&sandboxes).await;
+    let state = sandboxes.config.state_dir.clone();
+    let mounted = || -> Vec<u32> {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        pids.filter(|pid| {
+            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+            // Its /etc is the backend's own.
+            *pid != std::process::id()
+                && mounts.contains(state.file_name().unwrap().to_str().unwrap())
+                && mounts.contains(&format!("{}/", state.parent().unwrap().display()))
+        })
+        .collect()
+    };
+    assert!(!mounted().is_empty());
+    drop(sandboxes);
+    crate::support::until("the templates are gone", || mounted().is_empty()).await;
+}
+
+#[tokio::test]
+async fn without_a_template_a_sandbox_warms_its_own() {
+    let sandboxes = Sandboxes::with(|config, _| config.python_preload = Some(Vec::new()));
+    let sandbox = sandboxes.start(1).await;
+    let until = Instant::now() + Duration::from_secs(30);
+    while !run(&sandbox, "pass").await.warm {
+        assert!(Instant::now() < until);
+    }
+    let spec = SandboxSpec {
+        env: BTreeMap::from([("A".into(), "1".into())]),
+        ..SandboxSpec::default()
+    };
+    let place = sandboxes.backend.create(&id(2), &spec).await.unwrap();
+    place.stop().await.unwrap();
+}
