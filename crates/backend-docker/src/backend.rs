@@ -397,6 +397,9 @@ impl Backend for DockerBackend {
             Capability::PersistentWorkspace,
             Capability::Images,
         ]);
+        if self.config.python_preload.is_some() {
+            capabilities.insert(Capability::WarmPython);
+        }
         if self.config.network.is_some() {
             capabilities.insert(Capability::Network);
         }

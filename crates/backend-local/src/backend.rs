@@ -328,11 +328,15 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Capabilities {
         // No network: the only one there is to give is the host's, with this
         // service on its loopback.
-        Capabilities::from([
+        let mut capabilities = Capabilities::from([
             Capability::Exec,
             Capability::Files,
             Capability::PersistentWorkspace,
-        ])
+        ]);
+        if self.config.python_preload.is_some() {
+            capabilities.insert(Capability::WarmPython);
+        }
+        capabilities
     }
 
     fn enforcement(&self) -> Enforcement {

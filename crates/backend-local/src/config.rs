@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive, path::PathBuf, time::Duration};
 
+use serde_json::json;
+
 #[derive(Clone, Debug)]
 pub struct LocalConfig {
     /// Holds the workspaces; belongs to one service.
@@ -35,6 +37,23 @@ pub struct PythonTemplate {
     pub files: BTreeMap<String, String>,
     /// The argument, by the byte with which guests ask for it.
     pub kinds: BTreeMap<u8, String>,
+}
+
+impl PythonTemplate {
+    /// Of the guest's own zygote and the files beside it, as the guest asks for it: with
+    /// few imports, and with all.
+    pub fn of_zygote(program: &str, files: &[(&str, &str)], modules: &[String]) -> Self {
+        let argument =
+            |modules: &[String]| json!({"modules": modules, "template": true}).to_string();
+        let files = files.iter();
+        Self {
+            program: program.into(),
+            files: files
+                .map(|(name, text)| ((*name).into(), (*text).into()))
+                .collect(),
+            kinds: [(b'b', argument(&[])), (b's', argument(modules))].into(),
+        }
+    }
 }
 
 impl LocalConfig {

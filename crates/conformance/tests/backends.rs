@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use backend_docker::{DockerBackend, DockerConfig, PullPolicy};
-use backend_local::{LocalBackend, LocalConfig};
+use backend_local::{LocalBackend, LocalConfig, PythonTemplate};
 use futures::future::BoxFuture;
 use guest_client::GuestClient;
 use sandbox_backend::{Backend, Found, Place, Readiness, Usage};
@@ -27,6 +27,12 @@ async fn local(first_uid: u32) -> Local {
     let guest = guest_binary::materialise(&state.path().join("guest")).unwrap();
     let mut config = LocalConfig::new(state.path().join("state"), guest);
     config.uid_range = first_uid..=first_uid + 255;
+    config.python_preload = Some(Vec::new());
+    config.python_template = Some(PythonTemplate::of_zygote(
+        guest_binary::PYTHON_ZYGOTE,
+        &guest_binary::PYTHON_FILES,
+        &[],
+    ));
     let backend = LocalBackend::new(config).unwrap();
     assert_eq!(backend.self_test().await, []);
     Local {
@@ -41,6 +47,7 @@ async fn docker(host: &str) -> Arc<DockerBackend> {
         host: Some(host.to_owned()),
         pull: PullPolicy::Never,
         alone_limit: Duration::from_secs(60),
+        python_preload: Some(Vec::new()),
         ..DockerConfig::new(owner, test_docker::IMAGE, guest_binary::GUEST.into())
     });
     backend.warm_up().await.unwrap();

@@ -14,6 +14,8 @@ pub enum Capability {
     Files,
     /// A sandbox that died comes back with its workspace.
     PersistentWorkspace,
+    /// Forks runs of Python from an interpreter that has started.
+    WarmPython,
     /// Lets a sandbox reach the network.
     Network,
     /// Makes sandboxes of the images that they name.

@@ -6,7 +6,6 @@ use backend_docker::{DockerBackend, DockerConfig, Gpu, PullPolicy};
 use backend_local::{LocalBackend, LocalConfig, PythonTemplate};
 use futures::future::BoxFuture;
 use sandbox_backend::Backend;
-use serde_json::json;
 use tracing::warn;
 
 use crate::settings::{DockerPull, Settings};
@@ -59,7 +58,7 @@ pub fn local_config(settings: &Settings) -> Result<LocalConfig> {
         start_timeout: SANDBOX_START_LIMIT,
         python_preload: preload(settings),
         python_template: (settings.python_warm && settings.python_template)
-            .then(|| python_template(&settings.python_preload)),
+            .then(|| python_template(settings)),
     })
 }
 
@@ -69,15 +68,12 @@ fn preload(settings: &Settings) -> Option<Vec<String>> {
         .then(|| settings.python_preload.clone())
 }
 
-/// As the guest asks for them: with few imports, and with all.
-fn python_template(modules: &[String]) -> PythonTemplate {
-    let argument = |modules: &[String]| json!({"modules": modules, "template": true}).to_string();
-    let files = guest_binary::PYTHON_FILES;
-    PythonTemplate {
-        program: guest_binary::PYTHON_ZYGOTE.into(),
-        files: files.map(|(name, text)| (name.into(), text.into())).into(),
-        kinds: [(b'b', argument(&[])), (b's', argument(modules))].into(),
-    }
+fn python_template(settings: &Settings) -> PythonTemplate {
+    PythonTemplate::of_zygote(
+        guest_binary::PYTHON_ZYGOTE,
+        &guest_binary::PYTHON_FILES,
+        &settings.python_preload,
+    )
 }
 
 pub fn docker_config(settings: &Settings, owner: &str) -> DockerConfig {

@@ -5,6 +5,7 @@ mod isolation;
 mod life;
 mod limits;
 mod runs;
+mod warm;
 
 use crate::Case;
 
@@ -28,6 +29,7 @@ pub(crate) fn all() -> Vec<Case> {
         limits::all(),
         isolation::all(),
         life::all(),
+        warm::all(),
     ]
     .concat()
 }
