@@ -200,10 +200,13 @@ impl Templates {
         let (template, life) = match started {
             Ok(started) => started,
             Err(failure) => {
-                tracing::warn!(
-                    "sandboxes start Python by themselves, for the template did not start: {}",
-                    chain(&failure)
-                );
+                // The next tries fail as this one did, most likely.
+                if kind.failures.load(Ordering::Relaxed) == 0 {
+                    tracing::warn!(
+                        "sandboxes start Python by themselves, for the template did not start: {}",
+                        chain(&failure)
+                    );
+                }
                 kind.fails();
                 kind.started.send_replace(());
                 return;

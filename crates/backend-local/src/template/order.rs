@@ -27,7 +27,22 @@ use crate::{
 const LIMIT: Duration = Duration::from_secs(5);
 const MAX_FDS: usize = 16;
 const MAX_ANSWER: u64 = 512;
+const TAKEN: &[u8; 6] = b"taken ";
 const JOINED: &[u8] = b"joined";
+
+/// Why there is no zygote.
+pub(super) enum NotJoined {
+    /// The template takes no orders, of whatever sandbox.
+    Template,
+    /// It failed, or the sandbox lets it take too long.
+    Order(Failure),
+}
+
+impl From<Failure> for NotJoined {
+    fn from(failure: Failure) -> Self {
+        Self::Order(failure)
+    }
+}
 
 /// A living sandbox.
 pub(crate) struct Target {
@@ -40,7 +55,11 @@ pub(crate) struct Target {
 }
 
 /// Sends the order, and waits until the zygote serves or it is known why not.
-pub(super) async fn send(control: &UnixStream, target: &Target, serve: OwnedFd) -> Result<()> {
+pub(super) async fn send(
+    control: &UnixStream,
+    target: &Target,
+    serve: OwnedFd,
+) -> Result<(), NotJoined> {
     let (answer, status) =
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).context(|| "no pipe".into())?;
     rustix::io::ioctl_fionbio(&status, false).context(|| "no pipe".into())?;
@@ -51,13 +70,20 @@ pub(super) async fn send(control: &UnixStream, target: &Target, serve: OwnedFd) 
     order.extend(WORKSPACE.as_bytes());
     let sent = timeout(LIMIT, send_with(control, &order, &fds)).await;
     drop(fds);
-    sent.map_err(|_| Failure::new("the template takes no orders"))?
+    sent.map_err(|_| NotJoined::Template)?
         .context(|| "the template is gone".into())?;
     // Their other copies are the joiner's: with its end the pipe ends too.
     drop((status, serve));
-    let answer = Receiver::from_owned_fd(answer).context(|| "no pipe".into())?;
+    let mut answer = Receiver::from_owned_fd(answer)
+        .context(|| "no pipe".into())?
+        .take(MAX_ANSWER);
+    let mut taken = [0; TAKEN.len()];
+    match timeout(LIMIT, answer.read_exact(&mut taken)).await {
+        Ok(Ok(_)) if taken == *TAKEN => {}
+        Ok(_) => return Err(Failure::new("the fork ended with its order").into()),
+        Err(_) => return Err(NotJoined::Template),
+    }
     let mut text = Vec::new();
-    let mut answer = answer.take(MAX_ANSWER);
     timeout(LIMIT, answer.read_to_end(&mut text))
         .await
         .map_err(|_| Failure::new("the fork does not enter the sandbox in time"))?
@@ -67,7 +93,8 @@ pub(super) async fn send(control: &UnixStream, target: &Target, serve: OwnedFd) 
         false => Err(Failure::new(format!(
             "the fork did not enter the sandbox: `{}`",
             String::from_utf8_lossy(&text)
-        ))),
+        ))
+        .into()),
     }
 }
 

@@ -13,12 +13,13 @@ use tokio::{
     io::{AsyncReadExt as _, Interest},
     net::UnixStream,
     process::ChildStderr,
+    sync::Notify,
     time::timeout,
 };
 
 use super::{
     Setup, inspect,
-    order::{self, Target},
+    order::{self, NotJoined, Target},
 };
 use crate::{
     arguments::{ARGUMENTS_FD, Arguments, ENVIRONMENT},
@@ -46,18 +47,28 @@ pub(super) struct Template {
     pub pid: i32,
     /// Ends the template when it is closed.
     control: UnixStream,
+    /// It must be ended, for it does not do what it is there for.
+    broken: Arc<Notify>,
 }
 
 /// The processes of a template.
 pub(super) struct Life {
     process: Process,
+    broken: Arc<Notify>,
     /// They die with the thread that started them.
     _spawner: Arc<Spawner>,
 }
 
 impl Life {
     pub async fn ended(mut self) {
-        let _ = self.process.bwrap_ended().await;
+        tokio::select! {
+            _ = self.process.bwrap_ended() => {}
+            _ = self.broken.notified() => {
+                if let Err(error) = self.process.end().await {
+                    tracing::error!(%error, "a template that does not answer does not end");
+                }
+            }
+        }
     }
 }
 
@@ -121,11 +132,18 @@ impl Template {
             .ok_or_else(|| Failure::new("the template has ended"))?;
         let pid = pid.as_raw_nonzero().get();
         inspect::inspect(pid)?;
+        let broken = Arc::new(Notify::new());
         let life = Life {
             process,
+            broken: Arc::clone(&broken),
             _spawner: Arc::clone(&setup.spawner),
         };
-        Ok((Arc::new(Self { pid, control }), life))
+        let template = Self {
+            pid,
+            control,
+            broken,
+        };
+        Ok((Arc::new(template), life))
     }
 
     #[cfg(test)]
@@ -134,7 +152,14 @@ impl Template {
     }
 
     pub async fn fork(&self, target: &Target, serve: OwnedFd) -> Result<()> {
-        order::send(&self.control, target, serve).await
+        match order::send(&self.control, target, serve).await {
+            Ok(()) => Ok(()),
+            Err(NotJoined::Order(failure)) => Err(failure),
+            Err(NotJoined::Template) => {
+                self.broken.notify_one();
+                Err(Failure::new("the template takes no orders"))
+            }
+        }
     }
 }
 

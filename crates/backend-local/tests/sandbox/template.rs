@@ -2,7 +2,9 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    env, fs,
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -11,7 +13,9 @@ use sandbox_backend::Backend as _;
 use sandbox_conformance::request;
 use sandbox_core::{Program, RunOutcome, RunRequest, SandboxSpec, Script};
 
-use crate::support::{Sandbox, Sandboxes, id, is_root};
+use crate::support::{Sandbox, Sandboxes, id, is_root, until};
+
+const STARTED: &str = "the template of another test is ready: ";
 
 const MODULES: &str = r#"{"modules": ["numpy", "pandas"], "template": true}"#;
 const NO_MODULES: &str = r#"{"modules": [], "template": true}"#;
@@ -210,30 +214,51 @@ async fn sessions_draw_numbers_of_their_own() {
     assert_eq!(drawn.len(), 36, "{drawn:?}");
 }
 
-/// A service that is killed closes what its template waits at.
+/// Processes that see the `/etc` of this backend, which is nobody else's.
+fn of_backend(state_dir: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
+    let marks = [format!("{state_dir}/rootfs/etc"), " /etc ".to_owned()];
+    pids.filter(|pid| {
+        let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        let mut lines = mounts.lines();
+        lines.any(|line| marks.iter().all(|mark| line.contains(mark)))
+    })
+    .collect()
+}
+
 #[tokio::test]
-async fn nothing_is_left_when_the_backend_goes() {
+async fn no_template_is_left_when_its_service_is_killed() {
     if !is_root() {
+        return;
+    }
+    let mut service = Command::new(env::current_exe().unwrap())
+        .args(["--exact", "template::service_of_another_test"])
+        .args(["--ignored", "--nocapture"])
+        .env("SANDBOX_TEST_TEMPLATE", "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(service.stdout.take().unwrap()).lines();
+    let state = lines.find_map(|line| Some(line.unwrap().split_once(STARTED)?.1.to_owned()));
+    let state = state.unwrap();
+    assert!(of_backend(&state).len() >= 2);
+    service.kill().unwrap();
+    service.wait().unwrap();
+    until("all are gone", || of_backend(&state).is_empty()).await;
+}
+
+/// Started by the test above, which kills it.
+#[tokio::test]
+#[ignore = "is started by another test"]
+async fn service_of_another_test() {
+    if env::var_os("SANDBOX_TEST_TEMPLATE").is_none() {
         return;
     }
     let sandboxes = with_template();
     ready(&sandboxes).await;
-    let state = sandboxes.config.state_dir.clone();
-    let mounted = || -> Vec<u32> {
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        let pids = processes.filter_map(|it| it.file_name().to_str()?.parse().ok());
-        pids.filter(|pid| {
-            let mounts = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-            // Its /etc is the backend's own.
-            *pid != std::process::id()
-                && mounts.contains(state.file_name().unwrap().to_str().unwrap())
-                && mounts.contains(&format!("{}/", state.parent().unwrap().display()))
-        })
-        .collect()
-    };
-    assert!(!mounted().is_empty());
-    drop(sandboxes);
-    crate::support::until("the templates are gone", || mounted().is_empty()).await;
+    println!("{STARTED}{}", sandboxes.config.state_dir.display());
+    tokio::time::sleep(Duration::from_secs(60)).await;
 }
 
 #[tokio::test]

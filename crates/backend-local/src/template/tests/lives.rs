@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use sandbox_core::{ByteSize, Limits};
 
-use super::{BARE, World, is_root, status, until};
+use super::{BARE, World, is_root, processes, status, until};
 
 fn send(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
@@ -124,6 +124,30 @@ async fn a_template_that_was_killed_is_started_again() {
     assert_eq!(after.ask("out = 43"), "43");
     sandbox.stop().await;
     assert_eq!(sandbox.processes(), [0_u32; 0]);
+}
+
+#[tokio::test]
+async fn a_template_that_takes_no_orders_is_replaced() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let sandbox = world.start(1).await;
+    let template = world.template().await;
+    send(template, Signal::STOP);
+    for joiner in processes(|it| it["PPid"] == template.to_string()) {
+        send(joiner, Signal::STOP);
+    }
+    let refused = world.try_fork(BARE, &sandbox.target()).await;
+    assert_eq!(
+        refused.err().unwrap().to_string(),
+        "the template takes no orders"
+    );
+    while world.template().await == template {
+        tokio::task::yield_now().await;
+    }
+    assert!(is_gone(template));
+    assert_eq!(world.fork(&sandbox).await.ask("out = 42"), "42");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Real templates, forked into real sandboxes and looked at from both sides.
 
+mod doors;
 mod figures;
 mod lives;
 mod orders;
