@@ -131,15 +131,16 @@ impl LocalBackend {
     /// Makes throwaway sandboxes and tries to break out of them. What it finds
     /// gates [`Backend::check`] and [`Backend::create`] until the next time.
     pub async fn self_test(&self) -> Vec<Problem> {
-        if let Some(templates) = &self.templates {
-            templates.warm();
-        }
         let _one_at_a_time = self.testing.lock().await;
         let problems = self_test::run(self).await;
         *self.tested() = Some(Tested {
             at: Instant::now(),
             problems: problems.clone(),
         });
+        // Not before, for the imports would take the test's time.
+        if let (Some(templates), true) = (&self.templates, problems.is_empty()) {
+            templates.warm();
+        }
         problems
     }
 

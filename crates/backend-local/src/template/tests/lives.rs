@@ -151,6 +151,32 @@ async fn a_template_that_takes_no_orders_is_replaced() {
 }
 
 #[tokio::test]
+async fn many_sandboxes_are_served_at_once() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    world.ready(BARE).await;
+    let mut sandboxes = Vec::new();
+    for n in 0..12 {
+        sandboxes.push(world.start(n).await);
+    }
+    let started = Instant::now();
+    let forks = sandboxes.iter().map(|sandbox| async {
+        let target = sandbox.target();
+        world.try_fork(BARE, &target).await
+    });
+    let forked = futures::future::join_all(forks).await;
+    eprintln!("{} forks took {:?}", sandboxes.len(), started.elapsed());
+    for (sandbox, forked) in sandboxes.iter().zip(forked) {
+        let mut zygote = super::Zygote::new(forked.unwrap(), sandbox.user);
+        assert_eq!(zygote.ask("out = 42"), "42");
+        let own = status(zygote.pid).unwrap();
+        assert!(own["Uid"].starts_with(&sandbox.user.to_string()));
+    }
+}
+
+#[tokio::test]
 async fn a_template_ends_with_its_service() {
     if !is_root() {
         return;
