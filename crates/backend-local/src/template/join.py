@@ -27,8 +27,9 @@ _MAX_FDS = 16
 _PAUSE = 0.1
 # What a joiner says to the template.
 _TAKEN, _OVER = b"t", b"o"
-# Two forks at once take longer each; but nobody waits for a joiner that stands still.
-_OTHERS_FIRST = 0.05
+# Two forks at once take longer each; but nobody waits for a joiner that stands still,
+# or that the kernel lets wait: to join a cgroup can take a grace period of RCU.
+_OTHERS_FIRST = 0.01
 
 # <linux/sched.h>: mount, cgroup, UTS, IPC, user, PID, network.
 _NAMESPACES = (
