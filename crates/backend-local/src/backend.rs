@@ -390,7 +390,11 @@ impl Backend for LocalBackend {
         Ok(())
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        if let Some(templates) = &self.templates {
+            templates.close().await;
+        }
+    }
 
     async fn remove(&self, id: &SandboxId) -> Result<()> {
         self.wait_for_earlier(id).await?;

@@ -47,6 +47,8 @@ use crate::{
     spawn::Spawner,
 };
 
+/// How long the end of all templates is waited for.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 /// Before the next try, when a template could not be started or has ended; doubled
 /// each time that it happens soon again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,7 +63,27 @@ const START_PATIENCE: Duration = Duration::from_secs(3);
 pub(crate) struct Templates {
     setup: Setup,
     kinds: BTreeMap<u8, Kind>,
+    /// No template is to be any more.
+    closed: watch::Sender<bool>,
+    /// Templates that are, or are being started.
+    kept: watch::Sender<usize>,
     me: Weak<Self>,
+}
+
+/// Counts a template for as long as it is kept.
+struct Kept(watch::Sender<usize>);
+
+impl Kept {
+    fn new(count: &watch::Sender<usize>) -> Self {
+        count.send_modify(|kept| *kept += 1);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.send_modify(|kept| *kept -= 1);
+    }
 }
 
 /// What every template is started with.
@@ -140,8 +162,17 @@ impl Templates {
                 spawner,
                 python: python.clone(),
             },
+            closed: watch::Sender::new(false),
+            kept: watch::Sender::new(0),
             me: me.clone(),
         })
+    }
+
+    /// Ends all templates, for good; what was forked from them goes on.
+    pub async fn close(&self) {
+        self.closed.send_replace(true);
+        let mut kept = self.kept.subscribe();
+        let _ = timeout(CLOSE_LIMIT, kept.wait_for(|kept| *kept == 0)).await;
     }
 
     /// Starts those that are not there, in the background.
@@ -180,24 +211,26 @@ impl Templates {
         };
         let mut state = kind.state();
         match &*state {
+            _ if *self.closed.borrow() => return false,
             State::Starting => return true,
             State::Ready(_) => return false,
             State::Failed(until) if Instant::now() < *until => return false,
             State::Absent | State::Failed(_) => *state = State::Starting,
         }
         drop(state);
+        let kept = Kept::new(&self.kept);
         // Ends with the template, which ends at the latest with `templates`.
-        tokio::spawn(Self::keep(templates, number));
+        tokio::spawn(Self::keep(templates, number, kept));
         true
     }
 
     /// Starts a template, and sees to it until it ends.
-    async fn keep(templates: Arc<Self>, number: u8) {
+    async fn keep(templates: Arc<Self>, number: u8, kept: Kept) {
         let Some(kind) = templates.kinds.get(&number) else {
             return;
         };
         let started = Template::start(&templates.setup, &kind.argument).await;
-        let (template, life) = match started {
+        let (template, mut life) = match started {
             Ok(started) => started,
             Err(failure) => {
                 // The next tries fail as this one did, most likely.
@@ -217,9 +250,18 @@ impl Templates {
         kind.started.send_replace(());
         let began = Instant::now();
         let me = templates.me.clone();
+        let mut closed = templates.closed.subscribe();
         // Not held here, for the template must end with its last owner.
         drop(templates);
-        life.ended().await;
+        let is_closed = tokio::select! {
+            () = life.ended() => false,
+            closed = closed.wait_for(|closed| *closed) => closed.is_ok(),
+        };
+        if is_closed {
+            life.end().await;
+            return;
+        }
+        drop(kept);
         let Some(pause) = me.upgrade().and_then(|templates| {
             let kind = templates.kinds.get(&number)?;
             if began.elapsed() > LONG {

@@ -60,14 +60,18 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub async fn ended(mut self) {
+    /// Also where it is broken, and had to be ended.
+    pub async fn ended(&mut self) {
         tokio::select! {
-            _ = self.process.bwrap_ended() => {}
-            _ = self.broken.notified() => {
-                if let Err(error) = self.process.end().await {
-                    tracing::error!(%error, "a template that does not answer does not end");
-                }
-            }
+            _ = self.process.bwrap_ended() => return,
+            _ = self.broken.notified() => {}
+        }
+        self.end().await;
+    }
+
+    pub async fn end(&mut self) {
+        if let Err(error) = self.process.end().await {
+            tracing::error!(%error, "a template does not end");
         }
     }
 }

@@ -94,9 +94,7 @@ impl Runs {
             self.running().insert(pid, Forking { zygote, ended });
             end = Some(exit);
         });
-        let Some(pid) = begun.await else {
-            return None;
-        };
+        let pid = begun.await?;
         Some(Running {
             pid,
             control: Control::Forked(Forked { pid, mark }),

@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a run waits for one that comes of a template.
 const SOON: Duration = Duration::from_millis(300);
 /// Before the next try, when a zygote could not be started.
-const AFTER_FAILURE: Duration = Duration::from_secs(30);
+const AFTER_FAILURE: Duration = Duration::from_secs(5);
 /// Interpreters that are kept warm; a language table may have several.
 const MAX_ZYGOTES: usize = 4;
 
