@@ -257,6 +257,7 @@ async fn run_argv(place: &LocalPlace, argv: Vec<String>) -> Result<RunOutcome> {
         spill_limit: 0,
         artifacts: None,
         python_display: false,
+        context: None,
     };
     place.guest().run(request).await?.collect().await
 }

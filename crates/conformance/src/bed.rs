@@ -196,6 +196,7 @@ pub fn request(argv: &[&str]) -> RunRequest {
         spill_limit: 0,
         artifacts: None,
         python_display: false,
+        context: None,
     }
 }
 

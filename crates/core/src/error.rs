@@ -97,6 +97,11 @@ codes! {
     /// The process has ended.
     ProcessEnded = "process_ended",
     ProcessLimitReached = "process_limit_reached",
+    /// The context is busy with a run that is being ended.
+    ContextBusy = "context_busy",
+    /// The context has another language.
+    ContextMismatch = "context_mismatch",
+    ContextLimitReached = "context_limit_reached",
     /// The tenant sends more requests than it may.
     RateLimited = "rate_limited",
     /// The tenant has as many runs under way and waiting as it may.

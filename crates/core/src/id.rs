@@ -8,12 +8,15 @@ use sha2::{Digest, Sha256};
 use crate::{Error, ErrorCode};
 
 const MAX_ID_CHARS: usize = 128;
+const MAX_CONTEXT_CHARS: usize = 64;
 
 fn check(kind: &str, text: &str) -> Result<(), Error> {
     let problem = if text.is_empty() {
         "is empty"
     } else if text.len() > MAX_ID_CHARS {
         "is longer than 128 characters"
+    } else if kind == "context" && text.len() > MAX_CONTEXT_CHARS {
+        "is longer than 64 characters"
     } else if text.starts_with(['.', '-']) {
         "starts with `.` or `-`"
     } else if !text
@@ -83,6 +86,12 @@ id!(
     /// A run's name within its tenant; the same rule as [`TenantId`].
     ExecutionId,
     "execution_id"
+);
+
+id!(
+    /// A context's name within its session: the same rule as [`TenantId`], but at most 64.
+    ContextName,
+    "context"
 );
 
 impl ExecutionId {

@@ -4,6 +4,7 @@
 
 mod capability;
 mod clock;
+mod context;
 mod error;
 mod id;
 mod limits;
@@ -13,8 +14,11 @@ mod spec;
 
 pub use capability::{Capabilities, Capability};
 pub use clock::{Clock, ManualClock, SystemClock, Timestamp};
+pub use context::{
+    ContextDriver, ContextEnd, ContextInfo, ContextLimits, ContextLoss, InContext, Raised,
+};
 pub use error::{Error, ErrorCode, Result, chain};
-pub use id::{ExecutionId, SandboxId, SessionId, SessionKey, TenantId};
+pub use id::{ContextName, ExecutionId, SandboxId, SessionId, SessionKey, TenantId};
 pub use limits::{ByteSize, Enforcement, Limits};
 pub use run::{
     Artifact, ArtifactLimits, Captured, OutputFile, Phase, Program, RunOutcome, RunRequest, Script,

@@ -8,6 +8,8 @@ use std::{
 use bytes::Bytes;
 use serde::Serialize;
 
+use crate::{ContextEnd, InContext, Raised};
+
 /// What is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -46,6 +48,8 @@ pub struct RunRequest {
     pub artifacts: Option<ArtifactLimits>,
     /// The program is Python: its figures and `display()` are shown.
     pub python_display: bool,
+    /// It is not a program of its own: an interpreter that stays alive runs the script.
+    pub context: Option<InContext>,
 }
 
 /// What is kept of the files that a run made.
@@ -242,6 +246,10 @@ pub struct RunOutcome {
     pub artifacts_omitted: u32,
     /// It was forked from an interpreter that had started before.
     pub warm: bool,
+    /// What ended code in a context.
+    pub raised: Option<Raised>,
+    /// Of a run in a context.
+    pub context: Option<ContextEnd>,
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What happens during a run, as its readers learn of it.
 
-use sandbox_core::{Artifact, Stream};
+use sandbox_core::{Artifact, Raised, Stream};
 
 use crate::log::Weighed;
 
@@ -15,6 +15,8 @@ pub enum Event {
     },
     /// A JSON object of MIME type to text.
     Display(String),
+    /// What ended code in a context.
+    Raised(Raised),
     Artifact(Artifact),
     /// The last one: the outcome is known.
     Ended,
@@ -26,6 +28,7 @@ impl Weighed for Event {
             Self::Started | Self::Ended => 0,
             Self::Output { text, .. } => text.len(),
             Self::Display(bundle) => bundle.len(),
+            Self::Raised(raised) => raised.name.len() + raised.value.len() + raised.traceback.len(),
             Self::Artifact(artifact) => {
                 artifact.name.len()
                     + 2 * artifact.path.len()

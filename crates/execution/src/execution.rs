@@ -10,7 +10,8 @@ use std::{
 
 use guest_client::{Collected, RunEnd, RunEvent};
 use sandbox_core::{
-    Artifact, Error, ExecutionId, Phase as Step, Result, SessionId, Stream, TenantId, Termination,
+    Artifact, ContextName, Error, ExecutionId, Phase as Step, Result, SessionId, Stream, TenantId,
+    Termination,
 };
 use sandbox_session::{RunPlace, RunReport};
 use tokio::{sync::watch, time::Instant};
@@ -40,6 +41,8 @@ pub struct Finished {
     pub result: Result<RunReport>,
     /// What `display()` was given: JSON objects of MIME type to text.
     pub displayed: Vec<String>,
+    /// Which of these is the value of the last expression of code in a context.
+    pub main_result: Option<usize>,
 }
 
 /// What a run has come to so far.
@@ -62,6 +65,7 @@ pub struct Execution {
     session: Option<SessionId>,
     language: String,
     runtime: String,
+    context: Option<ContextName>,
     missing: String,
     request_sha256: String,
     log: Log<Event>,
@@ -75,6 +79,7 @@ pub struct Execution {
 struct Progress {
     collected: Option<Collected>,
     displayed: Vec<String>,
+    main_result: Option<usize>,
     stdout: Decoder,
     stderr: Decoder,
     place: Option<RunPlace>,
@@ -98,6 +103,7 @@ pub(crate) struct Named {
     pub session: Option<SessionId>,
     pub language: String,
     pub runtime: String,
+    pub context: Option<ContextName>,
     pub missing: String,
     pub request_sha256: String,
     pub detach: bool,
@@ -111,6 +117,7 @@ impl Execution {
             session: named.session,
             language: named.language,
             runtime: named.runtime,
+            context: named.context,
             missing: named.missing,
             request_sha256: named.request_sha256,
             log: Log::new(ring_bytes),
@@ -118,6 +125,7 @@ impl Execution {
             progress: Mutex::new(Progress {
                 collected: Some(Collected::within(output_limit)),
                 displayed: Vec::new(),
+                main_result: None,
                 stdout: Decoder::default(),
                 stderr: Decoder::default(),
                 place: None,
@@ -149,6 +157,11 @@ impl Execution {
     /// The program that runs the code.
     pub fn runtime(&self) -> &str {
         &self.runtime
+    }
+
+    /// The interpreter that stays alive, of those that its session has.
+    pub fn context(&self) -> Option<&ContextName> {
+        self.context.as_ref()
     }
 
     /// What to say where that program is not installed.
@@ -295,6 +308,12 @@ impl Execution {
                     (!text.is_empty()).then_some(Event::Output { stream, text })
                 }
                 RunEvent::Artifact(artifact) => Some(Event::Artifact(artifact)),
+                RunEvent::Raised(raised) => Some(Event::Raised(raised)),
+                RunEvent::Result(bundle) => {
+                    progress.main_result = Some(progress.displayed.len());
+                    progress.displayed.push(bundle.clone());
+                    Some(Event::Display(bundle))
+                }
                 RunEvent::Display(bundle) => {
                     progress.displayed.push(bundle.clone());
                     Some(Event::Display(bundle))
@@ -336,6 +355,9 @@ impl Execution {
             artifacts_omitted: 0,
             warm: false,
             phase: Step::Run,
+            // The stream that would have told is gone; so is its sandbox, or the code goes
+            // on to be interrupted.
+            context: None,
         })
     }
 
@@ -355,6 +377,7 @@ impl Execution {
             progress.finished = Some(Arc::new(Finished {
                 result,
                 displayed: progress.displayed.clone(),
+                main_result: progress.main_result,
             }));
         }
         self.log.end(Event::Ended);

@@ -137,6 +137,11 @@ impl Executions {
                 session: request.session.clone(),
                 language: request.language.clone(),
                 runtime: request.runtime.clone(),
+                context: request
+                    .run
+                    .context
+                    .as_ref()
+                    .map(|context| context.name.clone()),
                 missing: request.missing.clone(),
                 request_sha256: sha256,
                 detach: request.detach,

@@ -57,6 +57,11 @@ impl ExecutionRequest {
             digest.add(&file.data);
             digest.add(file.mode.to_be_bytes());
         }
+        // Names that were used before there were contexts mean the same still.
+        if let Some(context) = &self.run.context {
+            digest.add("context");
+            digest.add(context.name.as_str());
+        }
         hex(&digest.0.finalize())
     }
 

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_wire::{
     process::ProcessClient,
-    sandbox::v1::{CodeClient, SearchClient, WorkspaceClient},
+    sandbox::v1::{CodeClient, ContextsClient, SearchClient, WorkspaceClient},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -39,6 +39,7 @@ pub struct GuestConfig {
 #[derive(Clone)]
 pub struct GuestClient {
     pub(crate) code: CodeClient<Transport>,
+    pub(crate) contexts: ContextsClient<Transport>,
     pub(crate) process: ProcessClient<Transport>,
     pub(crate) search: SearchClient<Transport>,
     pub(crate) workspace: WorkspaceClient<Transport>,
@@ -113,6 +114,7 @@ impl GuestClient {
             .with_default_element_memory_limit(2 * MAX_MESSAGE_BYTES);
         Ok(Self {
             code: CodeClient::new(transport.clone(), config.clone()),
+            contexts: ContextsClient::new(transport.clone(), config.clone()),
             process: ProcessClient::new(transport.clone(), config.clone()),
             search: SearchClient::new(transport.clone(), config.clone()),
             workspace: WorkspaceClient::new(transport.clone(), config),

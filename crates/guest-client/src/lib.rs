@@ -6,6 +6,7 @@
 
 mod archive;
 mod connection;
+mod contexts;
 mod error;
 mod files;
 mod process;

@@ -5,17 +5,17 @@ use std::time::Duration;
 use connectrpc::client::ServerStream;
 use hyper::body::Incoming;
 use sandbox_core::{
-    Artifact, Captured, Error, ErrorCode, OutputFile, Phase, Result, RunOutcome, RunRequest,
-    Stream, Termination,
+    Artifact, ArtifactLimits, Captured, ContextEnd, Error, ErrorCode, OutputFile, Phase, Raised,
+    Result, RunOutcome, RunRequest, Stream, Termination,
 };
 use sandbox_wire::sandbox::v1::{
     self as wire, __buffa::oneof::run_response::Event, __buffa::view::RunResponseView,
 };
 
-use crate::{GuestClient, error::from_guest};
+use crate::{GuestClient, contexts, error::from_guest};
 
 /// Between SIGTERM and SIGKILL when a run's time is up.
-const GRACE: Duration = Duration::from_secs(2);
+pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// How much longer than its timeout a run may take before the guest is given up.
 const OVERTIME: Duration = Duration::from_secs(15);
 
@@ -32,6 +32,10 @@ pub enum RunEvent {
     Artifact(Artifact),
     /// What the program displayed: a JSON object of MIME type to text.
     Display(String),
+    /// The same, of the value of the last expression of code in a context.
+    Result(String),
+    /// What ended code in a context.
+    Raised(Raised),
     Ended(RunEnd),
 }
 
@@ -51,6 +55,7 @@ pub struct RunEnd {
     pub stderr_file: Option<OutputFile>,
     pub artifacts_omitted: u32,
     pub warm: bool,
+    pub context: Option<ContextEnd>,
 }
 
 /// A run under way; dropping it kills the run.
@@ -67,37 +72,12 @@ impl GuestClient {
     pub async fn run(&self, request: RunRequest) -> Result<RunStream> {
         let output_limit = request.output_limit;
         let mut left = request.timeout + GRACE + OVERTIME;
-        let script = request.program.script.map(|script| wire::Script {
-            file_name: script.file_name,
-            source: script.source.into(),
-            compile: script.compile,
-            ..Default::default()
-        });
-        let message = wire::RunRequest {
-            argv: request.program.argv,
-            script: script.into(),
-            env: request.env.into_iter().collect(),
-            cwd: request.cwd.unwrap_or_default(),
-            stdin: request.stdin.into(),
-            timeout_ms: millis(request.timeout),
-            grace_ms: millis(GRACE),
-            output_limit_bytes: output_limit,
-            live: request.live,
-            spill_limit_bytes: request.spill_limit,
-            artifacts: request
-                .artifacts
-                .map(|limits| wire::ArtifactLimits {
-                    max_files: limits.max_files,
-                    max_file_bytes: limits.max_file_bytes,
-                    max_total_bytes: limits.max_total_bytes,
-                    ..Default::default()
-                })
-                .into(),
-            python_display: request.python_display,
-            ..Default::default()
-        };
         let call = async {
-            let mut events = self.code.run(message).await.map_err(from_guest)?;
+            let mut events = match request.context {
+                Some(_) => self.contexts.run(contexts::message(request)?).await,
+                None => self.code.run(message(request)).await,
+            }
+            .map_err(from_guest)?;
             let first = events.message().await.map_err(from_guest)?;
             Ok((events, first))
         };
@@ -111,6 +91,39 @@ impl GuestClient {
             output_limit,
             left,
         })
+    }
+}
+
+fn message(request: RunRequest) -> wire::RunRequest {
+    let script = request.program.script.map(|script| wire::Script {
+        file_name: script.file_name,
+        source: script.source.into(),
+        compile: script.compile,
+        ..Default::default()
+    });
+    wire::RunRequest {
+        argv: request.program.argv,
+        script: script.into(),
+        env: request.env.into_iter().collect(),
+        cwd: request.cwd.unwrap_or_default(),
+        stdin: request.stdin.into(),
+        timeout_ms: millis(request.timeout),
+        grace_ms: millis(GRACE),
+        output_limit_bytes: request.output_limit,
+        live: request.live,
+        spill_limit_bytes: request.spill_limit,
+        artifacts: request.artifacts.map(limits).into(),
+        python_display: request.python_display,
+        ..Default::default()
+    }
+}
+
+pub(crate) fn limits(limits: ArtifactLimits) -> wire::ArtifactLimits {
+    wire::ArtifactLimits {
+        max_files: limits.max_files,
+        max_file_bytes: limits.max_file_bytes,
+        max_total_bytes: limits.max_total_bytes,
+        ..Default::default()
     }
 }
 
@@ -133,7 +146,15 @@ impl RunStream {
                 omitted_before: output.omitted_before,
             },
             Some(Event::Artifact(artifact)) => RunEvent::Artifact(found(*artifact)),
+            Some(Event::Display(display)) if display.is_result => {
+                RunEvent::Result(display.bundle_json)
+            }
             Some(Event::Display(display)) => RunEvent::Display(display.bundle_json),
+            Some(Event::Raised(raised)) => RunEvent::Raised(Raised {
+                name: raised.name,
+                value: raised.value,
+                traceback: raised.traceback,
+            }),
             Some(Event::Ended(ended)) => RunEvent::Ended(run_end(*ended)?),
             _ => return Err(broken("an event that is out of place")),
         }))
@@ -158,6 +179,7 @@ pub struct Collected {
     stdout: Captured,
     stderr: Captured,
     artifacts: Vec<Artifact>,
+    raised: Option<Raised>,
 }
 
 impl Collected {
@@ -167,6 +189,7 @@ impl Collected {
             stdout: Captured::within(output_limit),
             stderr: Captured::within(output_limit),
             artifacts: Vec::new(),
+            raised: None,
         }
     }
 
@@ -181,7 +204,8 @@ impl Collected {
                 Stream::Stderr => self.stderr.push(data, *omitted_before),
             },
             RunEvent::Artifact(artifact) => self.artifacts.push(artifact.clone()),
-            RunEvent::Display(_) | RunEvent::Ended(_) => {}
+            RunEvent::Raised(raised) => self.raised = Some(raised.clone()),
+            RunEvent::Display(_) | RunEvent::Result(_) | RunEvent::Ended(_) => {}
         }
     }
 
@@ -210,6 +234,8 @@ impl Collected {
             artifacts: self.artifacts,
             artifacts_omitted: end.artifacts_omitted,
             warm: end.warm,
+            raised: self.raised,
+            context: end.context,
         }
     }
 }
@@ -276,6 +302,7 @@ fn run_end(ended: wire::Ended) -> Result<RunEnd> {
         stderr_file: ended.stderr_file.into_option().map(output_file),
         artifacts_omitted: ended.artifacts_omitted,
         warm: ended.warm,
+        context: ended.context.into_option().map(|end| contexts::end(&end)),
     })
 }
 
@@ -292,11 +319,11 @@ async fn within<T>(left: &mut Duration, call: impl Future<Output = Result<T>>) -
     result
 }
 
-fn broken(what: &str) -> Error {
+pub(crate) fn broken(what: &str) -> Error {
     Error::new(ErrorCode::SandboxLost, "the sandbox ended during the call")
         .with_source(format!("the guest sent {what}"))
 }
 
-fn millis(duration: Duration) -> u32 {
+pub(crate) fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }

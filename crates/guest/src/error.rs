@@ -19,6 +19,8 @@ pub(crate) fn error(code: ErrorCode, message: impl Into<String>) -> ConnectError
         ErrorCode::NoMatch | ErrorCode::SeveralMatches | ErrorCode::DirectoryNotEmpty => {
             Connect::FailedPrecondition
         }
+        ErrorCode::ContextLimitReached => Connect::ResourceExhausted,
+        ErrorCode::ContextBusy | ErrorCode::ContextMismatch => Connect::FailedPrecondition,
         ErrorCode::Internal => Connect::Internal,
         _ => Connect::InvalidArgument,
     };

@@ -11,6 +11,7 @@ mod attached;
 mod blocking;
 mod cgroup;
 mod code;
+mod contexts;
 mod disk;
 mod display;
 mod error;

@@ -25,6 +25,7 @@ use crate::{
     UserLimits,
     attached::Attached,
     code::CodeService,
+    contexts::ContextService,
     filesystem::FilesystemService,
     process::ProcessService,
     reaper::Reaper,
@@ -123,6 +124,10 @@ impl Services {
                 Arc::clone(&guest),
                 starter.clone(),
                 warm.clone(),
+            )))
+            .add_service(Arc::new(ContextService::new(
+                Arc::clone(&guest),
+                starter.clone(),
             )))
             .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
             .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))

@@ -24,6 +24,8 @@ pub(crate) struct Guest {
     pub python_modules: Modules,
     /// What tells that a program displays.
     pub displays: Watcher,
+    /// What keeps interpreters alive.
+    pub context_programs: Modules,
     /// Archives on their way in or out.
     pub archives: Archives,
     /// How much of its disk the workspace takes.
@@ -46,8 +48,9 @@ impl Guest {
             workspace,
             last_change: LastChange::default(),
             reported: Reported::default(),
-            python_modules: Modules::default(),
             displays: Watcher::default(),
+            python_modules: Modules::of_runs(),
+            context_programs: Modules::of_contexts(),
             archives: Archives::default(),
             templates: Templates::new(templates),
             env: RwLock::new(env),

@@ -117,6 +117,7 @@ pub(crate) async fn bash(
             spill_limit: settings.spill_bytes,
             artifacts,
             python_display: false,
+            context: None,
         },
     };
     run::answer(&state, wanted, request).await

@@ -4,19 +4,22 @@ use std::collections::BTreeMap;
 
 use axum::{extract::State, response::Response};
 use http::HeaderMap;
-use sandbox_core::{ExecutionId, RunRequest, SessionId, TenantId};
+use sandbox_core::{
+    ContextName, ErrorCode, ExecutionId, InContext, RunRequest, SessionId, TenantId,
+};
 use sandbox_execution::ExecutionRequest;
 use sandbox_store::AuditAction;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    AppState,
+    AppState, HttpSettings,
     caller::Caller,
     executions::EventResponse,
     extract::Json,
     input::{self, InputFile},
-    problem::{ApiResult, Problem},
+    languages::Language,
+    problem::{ApiError, ApiResult, Problem},
     run::{self, RunResponse, RunningResponse, Wish},
 };
 
@@ -61,6 +64,11 @@ pub(crate) struct ExecuteBody {
     /// Arguments of the program.
     #[serde(default)]
     args: Vec<String>,
+    /// Run it in the interpreter of this name, which stays alive: variables stay for the next run
+    /// that names it, the last expression's value and `display()` are in `results`, an exception
+    /// is in `error`. Wants a `session_id`; takes no `stdin`, `args` and `env`.
+    #[schema(value_type = Option<String>, example = "main")]
+    context: Option<ContextName>,
     /// Files that are put in the workspace before the run, at most 256.
     #[serde(default)]
     #[schema(max_items = 256)]
@@ -89,8 +97,12 @@ pub(crate) async fn execute(
     Json(body): Json<ExecuteBody>,
 ) -> ApiResult<Response> {
     let settings = &state.settings;
-    let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
     let language = settings.languages.get(&body.language)?;
+    let context = match &body.context {
+        Some(name) => Some(in_context(name, &body, language, settings)?),
+        None => None,
+    };
+    let tenant = caller.run_as(body.tenant_id, body.session_id.as_ref())?;
     let timeout = run::timeout(
         &state,
         &tenant,
@@ -129,9 +141,47 @@ pub(crate) async fn execute(
             output_limit: settings.max_output_bytes,
             live: false,
             spill_limit: settings.spill_bytes,
+            context,
             python_display: artifacts.is_some() && language.name() == PYTHON,
             artifacts,
         },
     };
     run::answer(&state, wanted, request).await
+}
+
+/// An interpreter that lives on has been started with its arguments and environment.
+fn in_context(
+    name: &ContextName,
+    body: &ExecuteBody,
+    language: &Language,
+    settings: &HttpSettings,
+) -> ApiResult<InContext> {
+    if body.session_id.is_none() {
+        return Err(ApiError::invalid(
+            "`context` wants a `session_id`: without one, the sandbox ends after the run",
+        ));
+    }
+    for (field, is_empty) in [
+        ("stdin", body.stdin.is_empty()),
+        ("args", body.args.is_empty()),
+        ("env", body.env.is_empty()),
+    ] {
+        if !is_empty {
+            return Err(ApiError::invalid(format!(
+                "a run in a `context` takes no `{field}`: its interpreter runs already"
+            )));
+        }
+    }
+    let driver = language.context().ok_or_else(|| {
+        ApiError::new(
+            ErrorCode::Unsupported,
+            format!("language `{}` has no contexts", language.name()),
+        )
+    })?;
+    Ok(InContext {
+        name: name.clone(),
+        language: language.name().to_owned(),
+        driver,
+        limits: settings.contexts,
+    })
 }

@@ -90,7 +90,7 @@ pub(crate) struct EventResponse {
     /// The event's number, from 1.
     #[schema(example = "1")]
     id: String,
-    /// `start`, `stdout`, `stderr`, `display`, `artifact`, `gap`, and last `result` or `error`.
+    /// `start`, `stdout`, `stderr`, `display`, `exception`, `artifact`, `gap`, and last `result` or `error`.
     #[schema(example = "stdout")]
     event: String,
     /// JSON: of output `{text}`, of `result` what /execute answers, of `error` a problem.

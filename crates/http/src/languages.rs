@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use sandbox_core::{Error, ErrorCode, Program, Result, Script};
+use sandbox_core::{ContextDriver, Error, ErrorCode, Program, Result, Script};
 use serde::Deserialize;
 
 const BUILT_IN: &str = include_str!("../../../config/languages.toml");
@@ -30,6 +30,7 @@ struct Entry {
     runtime: Option<String>,
     version: Option<Vec<String>>,
     install: Option<String>,
+    context: Option<String>,
 }
 
 /// How the code of one language is run.
@@ -43,6 +44,7 @@ pub struct Language {
     runtime: Option<String>,
     version: Vec<String>,
     install: Option<String>,
+    context: Option<ContextDriver>,
 }
 
 impl Language {
@@ -56,6 +58,7 @@ impl Language {
             runtime: entry.runtime.clone(),
             version: Vec::new(),
             install: entry.install.clone(),
+            context: entry.context.as_deref().and_then(ContextDriver::from_name),
         };
         language.version = match &entry.version {
             Some(version) => version.clone(),
@@ -100,6 +103,11 @@ impl Language {
     /// Prints the version; fails where the language does not work.
     pub fn version(&self) -> &[String] {
         &self.version
+    }
+
+    /// What keeps an interpreter of it alive; none where it has no contexts.
+    pub fn context(&self) -> Option<ContextDriver> {
+        self.context
     }
 
     /// How to get it.
@@ -264,6 +272,15 @@ fn check(entry: &Entry) -> Result<(), String> {
             "the word `{OUT}` is in one of `command` and `compile` and not in the other"
         ));
     }
+    if let Some(context) = &entry.context {
+        let known = ContextDriver::ALL.map(ContextDriver::as_str);
+        if !known.contains(&context.as_str()) {
+            return Err(format!("`context` is none of {}", known.join(", ")));
+        }
+        if !entry.compile.is_empty() {
+            return Err("a language that is compiled has no contexts".into());
+        }
+    }
     if entry.version.as_ref().is_some_and(Vec::is_empty) {
         return Err("`version` is empty".into());
     }
@@ -373,6 +390,8 @@ mod tests {
             "[x]\nfile = 'a'\ncommand = ['x', '{file}']\nversion = []",
             "[x]\nfile = '../a'\ncommand = ['x', '{file}']",
             "[X]\nfile = 'a'\ncommand = ['x', '{file}']",
+            "[x]\nfile = 'a'\ncommand = ['x', '{file}']\ncontext = 'perl'",
+            "[x]\nfile = 'a'\ncompile = ['cc', '{file}', '{out}']\ncommand = ['{out}']\ncontext = 'r'",
             "[x]\naliases = ['python']\nfile = 'a'\ncommand = ['x', '{file}']",
         ] {
             let error = table().extended_by(bad).unwrap_err();

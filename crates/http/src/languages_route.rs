@@ -56,6 +56,8 @@ pub(crate) struct LanguageResponse {
     file_name: String,
     /// A compiler runs first; where it fails, `meta.phase` of the run is `compile`.
     compiled: bool,
+    /// Runs may name a `context`, whose variables stay.
+    contexts: bool,
     /// Whether it works in a sandbox; null when none could be asked.
     available: Option<bool>,
     /// What the interpreter or compiler says of itself.
@@ -100,6 +102,7 @@ fn describe(language: &Language, found: Option<&Found>) -> LanguageResponse {
         runtime: language.program().to_owned(),
         file_name: language.file_name().to_owned(),
         compiled: language.is_compiled(),
+        contexts: language.context().is_some(),
         available: found.map(Result::is_ok),
         version: found
             .and_then(|found| found.as_ref().ok())
@@ -176,6 +179,7 @@ async fn ask(state: AppState) -> Option<Arc<Found>> {
         spill_limit: 0,
         artifacts: None,
         python_display: false,
+        context: None,
     };
     match state.sessions.run(&tenant, None, Vec::new(), request).await {
         Ok(report) => Some(Arc::new(read(&report.outcome.stdout.to_text()))),

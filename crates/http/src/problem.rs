@@ -103,6 +103,8 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::Cancelled
         | ErrorCode::ExecutionMismatch
         | ErrorCode::ExecutionExpired
+        | ErrorCode::ContextBusy
+        | ErrorCode::ContextMismatch
         | ErrorCode::ProcessEnded => StatusCode::CONFLICT,
         ErrorCode::ArtifactGone => StatusCode::GONE,
         ErrorCode::BodyTooLarge | ErrorCode::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -119,6 +121,7 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         ErrorCode::SessionLimitReached
         | ErrorCode::SessionBusy
         | ErrorCode::ProcessLimitReached
+        | ErrorCode::ContextLimitReached
         | ErrorCode::RateLimited
         | ErrorCode::TenantBusy
         | ErrorCode::SandboxExhausted => StatusCode::TOO_MANY_REQUESTS,
@@ -243,6 +246,7 @@ mod tests {
             [
                 "keys_unavailable",
                 "process_limit_reached",
+                "context_limit_reached",
                 "rate_limited",
                 "tenant_busy",
                 "overloaded",

@@ -61,6 +61,9 @@ fn routes() -> OpenApiRouter<AppState> {
             sessions::create::create_session,
             sessions::delete_session
         ))
+        .routes(routes!(sessions::contexts::list_contexts))
+        .routes(routes!(sessions::contexts::restart_context))
+        .routes(routes!(sessions::contexts::delete_context))
         .routes(routes!(sessions::archive::copy))
         .routes(routes!(sessions::archive::archive_of))
         .routes(routes!(backends::backends))

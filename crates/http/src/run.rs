@@ -12,7 +12,7 @@ use sandbox_core::{Error, ErrorCode, ExecutionId, SessionId, SessionKey, TenantI
 use sandbox_execution::{Attachment, Execution, ExecutionRequest, Finished};
 
 pub(crate) use response::{
-    ArtifactResponse, LimitsResponse, RunResponse, RunningResponse, run_response,
+    ArtifactResponse, LimitsResponse, RaisedResponse, RunResponse, RunningResponse, run_response,
 };
 
 use crate::{
@@ -150,9 +150,7 @@ pub(crate) async fn at_most(attachment: Attachment, wait: Duration) -> ApiResult
 
 fn outcome(execution: &Execution, finished: &Finished) -> ApiResult<Response> {
     match &finished.result {
-        Ok(report) => {
-            Ok(Json(run_response(execution, report, &finished.displayed)).into_response())
-        }
+        Ok(report) => Ok(Json(run_response(execution, report, finished)).into_response()),
         Err(error) => Err(name_language(error.clone(), execution).into()),
     }
 }

@@ -7,7 +7,8 @@ use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{
-    ArtifactLimits, Capabilities, Clock, Error, ErrorCode, Limits, SandboxSpec, SessionId,
+    ArtifactLimits, Capabilities, Clock, ContextLimits, Error, ErrorCode, Limits, SandboxSpec,
+    SessionId,
 };
 use sandbox_execution::{Artifacts, Executions, Processes};
 use sandbox_session::SessionManager;
@@ -123,6 +124,8 @@ pub struct HttpSettings {
     /// What is kept of the files that a run makes; `None`: they are not looked for.
     pub artifacts: Option<ArtifactLimits>,
     pub languages: LanguageTable,
+    /// Of interpreters that stay alive.
+    pub contexts: ContextLimits,
     pub sessions: SessionBounds,
     /// How long an answer of /readyz is used again.
     pub ready_cache: Duration,
@@ -168,6 +171,7 @@ impl HttpSettings {
                 max_total_bytes: 128 << 20,
             }),
             languages,
+            contexts: ContextLimits::default(),
             sessions: SessionBounds::default(),
             ready_cache: Duration::from_secs(2),
         }

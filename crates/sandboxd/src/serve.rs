@@ -12,7 +12,7 @@ use std::{
 use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Problem, Readiness};
-use sandbox_core::{ArtifactLimits, Clock, Limits, SandboxSpec, SystemClock};
+use sandbox_core::{ArtifactLimits, Clock, ContextLimits, Limits, SandboxSpec, SystemClock};
 use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, ProcessSettings, Processes,
 };
@@ -351,6 +351,12 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
         max_timeout: Duration::from_secs_f64(settings.max_timeout_sec),
         max_output_bytes: settings.output_limit.bytes(),
         spill_bytes: settings.spill_limit.bytes(),
+        contexts: ContextLimits {
+            max_contexts: settings.session_contexts,
+            idle: (settings.context_idle_timeout > 0)
+                .then(|| Duration::from_secs(settings.context_idle_timeout)),
+            memory: (settings.context_mem_limit.bytes() > 0).then_some(settings.context_mem_limit),
+        },
         artifacts: (settings.artifact_files > 0).then(|| ArtifactLimits {
             max_files: settings.artifact_files,
             max_file_bytes: settings.artifact_limit.bytes(),

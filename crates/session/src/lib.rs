@@ -6,6 +6,7 @@
 //! drawn in `session.rs`.
 
 mod acquire;
+mod contexts;
 mod create;
 mod deadline;
 mod end;

@@ -7,10 +7,10 @@ use std::{
 
 use guest_client::{Collected, RunEnd, RunEvent, RunStream, ended_early, messages::WriteRequest};
 use sandbox_core::{
-    Enforcement, Error, ErrorCode, Result, RunOutcome, RunRequest, SandboxSpec, SessionId,
-    SessionKey, TenantId, Termination,
+    ContextName, Enforcement, Error, ErrorCode, Result, RunOutcome, RunRequest, SandboxSpec,
+    SessionId, SessionKey, TenantId, Termination,
 };
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use uuid::Uuid;
 
 use crate::{
@@ -46,7 +46,7 @@ pub struct ActiveRun {
     place: RunPlace,
     kills_before: Option<u64>,
     lease: Lease,
-    _turn: OwnedSemaphorePermit,
+    _turn: Turn,
     _ends_after: Option<EndsAfter>,
 }
 
@@ -76,7 +76,8 @@ impl SessionManager {
             shared: Arc::clone(&self.shared),
             key: key.clone(),
         });
-        let (lease, turn) = self.shared.turn(&key, wanted).await?;
+        let context = request.context.as_ref().map(|context| &context.name);
+        let (lease, turn) = self.shared.turn(&key, wanted, context).await?;
         for file in files {
             lease.call(lease.guest().write(file)).await?;
         }
@@ -167,12 +168,21 @@ impl Shared {
         self: &Arc<Self>,
         key: &SessionKey,
         wanted: Wanted<'_>,
-    ) -> Result<(Lease, OwnedSemaphorePermit)> {
+        context: Option<&ContextName>,
+    ) -> Result<(Lease, Turn)> {
         let lease = self.acquire(key, wanted).await?;
         let began = Instant::now();
-        let turn = self.queue(&lease.in_use.session).await?;
-        self.observer.waited(began.elapsed());
         let session = &lease.in_use.session;
+        // First, so that runs that wait for one context take no turns of the others.
+        let of_context = match context {
+            Some(name) => Some(self.queue(session, session.context_turns.of(name)).await?),
+            None => None,
+        };
+        let turn = Turn {
+            _of_session: self.queue(session, Arc::clone(&session.turns)).await?,
+            _of_context: of_context,
+        };
+        self.observer.waited(began.elapsed());
         if let Some(error) = session.ended() {
             return Err(error);
         }
@@ -188,13 +198,17 @@ impl Shared {
         Ok((again, turn))
     }
 
-    async fn queue(&self, session: &Arc<Session>) -> Result<OwnedSemaphorePermit> {
-        if let Ok(turn) = Arc::clone(&session.turns).try_acquire_owned() {
+    async fn queue(
+        &self,
+        session: &Arc<Session>,
+        turns: Arc<Semaphore>,
+    ) -> Result<OwnedSemaphorePermit> {
+        if let Ok(turn) = Arc::clone(&turns).try_acquire_owned() {
             return Ok(turn);
         }
         let limit = self.settings.queued_runs_per_session;
         let _place = Queued::new(session, limit).ok_or_else(busy)?;
-        let turn = Arc::clone(&session.turns).acquire_owned();
+        let turn = turns.acquire_owned();
         tokio::select! {
             biased;
             error = session.until_ended() => Err(error),
@@ -220,6 +234,12 @@ impl Shared {
 fn busy() -> Error {
     Error::new(ErrorCode::SessionBusy, "too many runs wait in this session")
         .with_retry_after(Duration::from_secs(1))
+}
+
+/// A run's turn in its session, and in its context.
+struct Turn {
+    _of_session: OwnedSemaphorePermit,
+    _of_context: Option<OwnedSemaphorePermit>,
 }
 
 /// A place in the queue of a session.

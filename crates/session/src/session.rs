@@ -30,7 +30,7 @@ use sandbox_core::{Error, SandboxId, SandboxSpec, SessionKey, SessionOptions, Ti
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{DestroyReason, outcome::Outcome, sandbox::Sandbox};
+use crate::{DestroyReason, contexts::ContextTurns, outcome::Outcome, sandbox::Sandbox};
 
 /// Where a session is in its life.
 pub(crate) enum State {
@@ -64,6 +64,7 @@ pub(crate) struct Session {
     /// Turns to run; tokio's semaphore is fair.
     pub turns: Arc<Semaphore>,
     turns_total: usize,
+    pub context_turns: ContextTurns,
     pub queued: AtomicUsize,
     /// Calls and streams that use it; counted up under the table's lock.
     pub(crate) leases: AtomicUsize,
@@ -84,6 +85,7 @@ impl Session {
             terms,
             turns: Arc::new(Semaphore::new(turns)),
             turns_total: turns,
+            context_turns: ContextTurns::default(),
             queued: AtomicUsize::new(0),
             leases: AtomicUsize::new(0),
             last_used: AtomicI64::new(last_used.0),

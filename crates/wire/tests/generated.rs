@@ -6,11 +6,12 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "process.proto",
     "filesystem.proto",
     "sandbox/v1/error.proto",
     "sandbox/v1/code.proto",
+    "sandbox/v1/context.proto",
     "sandbox/v1/search.proto",
     "sandbox/v1/workspace.proto",
 ];

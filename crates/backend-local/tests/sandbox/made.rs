@@ -29,6 +29,7 @@ async fn python(sandbox: &Sandbox, source: &'static str) -> RunOutcome {
             max_total_bytes: 1 << 22,
         }),
         python_display: true,
+        context: None,
     };
     let run = sandbox.place.guest().run(request).await.unwrap();
     run.collect().await.unwrap()

@@ -18,6 +18,11 @@ MAX_COLUMNS = 500
 MAX_CELL = 500
 MAX_PREVIEW = 200_000
 MAX_TEXT = 256 * 1024
+# In base64, and of a context: of other programs they are files.
+MAX_PICTURE = 700_000
+
+# Takes bundles in the place of the folder; set by a context.
+sink = None
 
 _items = itertools.count()
 _figures = itertools.count(1)
@@ -36,6 +41,8 @@ def _stem():
 
 
 def _put(item, stem=None):
+    if not FOLDER:
+        return
     stem = stem or _stem()
     fresh = os.path.join(FOLDER, "." + stem)
     with io.open(fresh, "w", encoding="utf-8", errors="replace") as file:
@@ -52,6 +59,8 @@ def _say(what, error):
 
 
 def _put_file(kind, name, data):
+    if not FOLDER:
+        return
     stem = _stem()
     file = stem + os.path.splitext(name)[1]
     with io.open(os.path.join(FOLDER, file), "wb") as out:
@@ -81,6 +90,8 @@ def _is(thing, module, *names):
 def _display(thing):
     if _is(thing, "pandas", "DataFrame", "Series"):
         _put_table(thing)
+        if sink is not None:
+            _put_bundle(_bundle(thing))
     elif _is(thing, "matplotlib.figure", "Figure"):
         _put_figure(thing)
     elif _is(thing, "PIL.Image", "Image"):
@@ -89,10 +100,25 @@ def _display(thing):
         _put_bundle(_bundle(thing))
 
 
+def result_of(thing):
+    """What a context shows of the value of its last expression."""
+    if _is(thing, "matplotlib.figure", "Figure"):
+        data = _figure_png(thing)
+        if _is_news(thing, data):
+            _put_file("plot", f"figure-{next(_figures)}.png", data)
+        return _texts(_picture(thing, data))
+    bundle = _bundle(thing)
+    if isinstance(thing, str):
+        bundle["text/plain"] = repr(thing)
+    return _texts(bundle)
+
+
 # Tables
 
 
 def _put_table(frame):
+    if not FOLDER:
+        return
     import pandas
 
     if isinstance(frame, pandas.Series):
@@ -197,10 +223,33 @@ def _put_image(image):
         image = image.convert("RGB")
     data = io.BytesIO()
     image.save(data, format="PNG")
-    _put_file("image", f"image-{next(_images)}.png", data.getvalue())
+    data = data.getvalue()
+    _put_file("image", f"image-{next(_images)}.png", data)
+    if sink is not None:
+        _put_bundle(_picture(image, data))
+
+
+def _picture(thing, data):
+    return {"image/png": data, "text/plain": repr(thing)}
 
 
 def _put_figure(figure):
+    data = _figure_png(figure)
+    if _is_news(figure, data):
+        _put_file("plot", f"figure-{next(_figures)}.png", data)
+        if sink is not None:
+            _put_bundle(_picture(figure, data))
+
+
+def _is_news(figure, data):
+    """Whether this is not the picture of it that was shown last."""
+    digest = hashlib.sha256(data).digest()
+    is_news = _shown.get(figure) != digest
+    _shown[figure] = digest
+    return is_news
+
+
+def _figure_png(figure):
     import warnings
 
     from matplotlib.figure import Figure
@@ -211,11 +260,29 @@ def _put_figure(figure):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         save(figure, data, format="png", bbox_inches="tight")
-    data = data.getvalue()
-    digest = hashlib.sha256(data).digest()
-    if _shown.get(figure) != digest:
-        _put_file("plot", f"figure-{next(_figures)}.png", data)
-        _shown[figure] = digest
+    return data.getvalue()
+
+
+def show_open_figures():
+    """At the end of a run in a context: what is left open is shown and closed."""
+    if "matplotlib.pyplot" not in sys.modules:
+        return
+    from matplotlib._pylab_helpers import Gcf
+
+    managers = sorted(Gcf.get_all_fig_managers(), key=lambda manager: manager.num)
+    try:
+        for figure in [manager.canvas.figure for manager in managers]:
+            if len(figure.get_children()) <= 1:
+                continue
+            if figure in _saved and not figure.stale:
+                # It is a file already.
+                data = _figure_png(figure)
+                if _is_news(figure, data):
+                    sink(_texts(_picture(figure, data)))
+            else:
+                _put_figure(figure)
+    finally:
+        Gcf.destroy_all()
 
 
 def before_pyplot():
@@ -375,6 +442,17 @@ def _call(thing, method):
 
 
 def _put_bundle(bundle):
+    small = _texts(bundle)
+    if not small:
+        return
+    if sink is not None:
+        sink(small)
+    else:
+        _put({"type": "display", "bundle": small})
+
+
+def _texts(bundle):
+    """A bundle as texts, none of them large."""
     import base64
 
     small = {}
@@ -383,7 +461,8 @@ def _put_bundle(bundle):
             data = base64.b64encode(data).decode()
         elif not isinstance(data, str):
             data = json.dumps(data, default=str)
-        if len(data) <= MAX_TEXT:
+        is_picture = sink is not None and str(mime).startswith("image/")
+        if len(data) <= (MAX_PICTURE if is_picture else MAX_TEXT):
             small[str(mime)] = data
         elif mime == "text/html":
             # A page with all its scripts, for example.
@@ -391,5 +470,4 @@ def _put_bundle(bundle):
             _put_file("file", f"page-{next(_pages)}.html", page)
         elif mime == "text/plain":
             small[mime] = data[:MAX_TEXT] + "..."
-    if small:
-        _put({"type": "display", "bundle": small})
+    return small

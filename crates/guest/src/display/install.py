@@ -34,6 +34,7 @@ def _install(load):
             loader.exec_module = exec_module
             return spec
 
+    display.load = load
     builtins.display = display
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:

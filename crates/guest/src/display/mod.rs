@@ -16,6 +16,7 @@ mod watch;
 use std::{
     collections::BTreeMap,
     io,
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -39,7 +40,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// Where one run displays.
 pub(crate) struct Display {
-    folder: Folder,
+    folder: Arc<Folder>,
     watch: Watch,
 }
 
@@ -55,7 +56,10 @@ impl Display {
     pub fn prepare(guest: &Guest) -> io::Result<Self> {
         let folder = Folder::make(&guest.workspace)?;
         let watch = folder.watch(&guest.displays)?;
-        Ok(Self { folder, watch })
+        Ok(Self {
+            folder: Arc::new(folder),
+            watch,
+        })
     }
 
     /// Where items are put.
@@ -68,59 +72,74 @@ impl Display {
         let guest = Arc::clone(guest);
         let modules = tokio::task::spawn_blocking(move || guest.python_modules.path()).await;
         // A run that cannot display is a run all the same.
-        let Ok(Ok(modules)) = modules else {
-            return;
-        };
-        let mut path = modules.to_string_lossy().into_owned();
-        if let Some(given) = env.get("PYTHONPATH").filter(|given| !given.is_empty()) {
-            path.push(':');
-            path.push_str(given);
+        if let Ok(Ok(modules)) = modules {
+            tell(env, &modules, &self.folder());
         }
-        env.insert("PYTHONPATH".into(), path);
-        env.insert("SANDBOX_DISPLAY".into(), self.folder());
     }
 
     /// Sends what is displayed until the program has ended.
     pub async fn follow(
-        self,
+        mut self,
         guest: Arc<Guest>,
         keeper: Keeper,
         events: EventSender,
         mut ended: sync::watch::Receiver<bool>,
     ) -> Keeper {
-        let Self { mut folder, watch } = self;
         tokio::select! {
             biased;
             _ = ended.wait_for(|ended| *ended) => {
-                if folder.remove_empty() {
+                if Arc::get_mut(&mut self.folder).is_some_and(Folder::remove_empty) {
                     return keeper;
                 }
             }
-            () = watch.changed() => {}
+            () = self.watch.changed() => self.watch.again(),
         }
+        let keeper = self.follow_on(guest, keeper, events, ended).await;
+        let folder = self.folder;
+        // Emptied by a thread that may wait for a disk.
+        let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
+        keeper
+    }
+
+    /// The same for a program that goes on after this run.
+    pub async fn follow_on(
+        &mut self,
+        guest: Arc<Guest>,
+        keeper: Keeper,
+        events: EventSender,
+        mut ended: sync::watch::Receiver<bool>,
+    ) -> Keeper {
         let mut state = State {
             guest,
-            folder: Arc::new(folder),
+            folder: Arc::clone(&self.folder),
             events,
             keeper,
             items: 0,
         };
         for _ in 0..MAX_LOOKS {
-            state.look(None).await;
             tokio::select! {
                 biased;
                 _ = ended.wait_for(|ended| *ended) => break,
-                () = watch.changed() => {}
+                () = self.watch.changed() => {}
             }
+            state.look(None).await;
         }
         // Of no use when that many were seen; it ends with the program.
         let _ = ended.wait_for(|ended| *ended).await;
         state.look(Some(Instant::now() + TIME_LIMIT)).await;
-        let State { folder, keeper, .. } = state;
-        // Emptied by a thread that may wait for a disk.
-        let _ = tokio::task::spawn_blocking(move || drop(folder)).await;
-        keeper
+        state.keeper
     }
+}
+
+/// Without a folder nothing is kept of what is displayed.
+pub(crate) fn tell(env: &mut BTreeMap<String, String>, modules: &Path, folder: &str) {
+    let mut path = modules.to_string_lossy().into_owned();
+    if let Some(given) = env.get("PYTHONPATH").filter(|given| !given.is_empty()) {
+        path.push(':');
+        path.push_str(given);
+    }
+    env.insert("PYTHONPATH".into(), path);
+    env.insert("SANDBOX_DISPLAY".into(), folder.into());
 }
 
 impl State {

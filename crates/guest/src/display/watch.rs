@@ -99,6 +99,11 @@ impl Shared {
 }
 
 impl Watch {
+    /// It is to be asked for once more.
+    pub fn again(&self) {
+        self.changed.notify_one();
+    }
+
     /// Something has come since this was asked for the last time.
     pub async fn changed(&self) {
         self.changed.notified().await;

@@ -24,34 +24,46 @@ pub(crate) trait Sink: Send {
 /// Reads a pipe until its end, or until the program ended and it is empty.
 pub(crate) async fn read_all(
     pipe: pipe::Receiver,
-    mut ended: watch::Receiver<bool>,
+    ended: watch::Receiver<bool>,
     sink: &mut impl Sink,
 ) {
+    if !read_until(&pipe, ended, sink).await {
+        // Whoever still writes must not die of a closed pipe.
+        tokio::spawn(discard(pipe));
+    }
+}
+
+/// The same for a pipe that is read again later; true when it is at its end.
+async fn read_until(
+    pipe: &pipe::Receiver,
+    mut ended: watch::Receiver<bool>,
+    sink: &mut impl Sink,
+) -> bool {
     let mut buffer = vec![0; CHUNK];
     loop {
         tokio::select! {
             biased;
             ready = pipe.readable() => {
                 if ready.is_err() {
-                    return;
+                    return true;
                 }
             }
             // A child in the background may hold the pipe for ever.
             _ = ended.wait_for(|ended| *ended) => break,
         }
         match pipe.try_read(&mut buffer) {
-            Ok(0) => return,
+            Ok(0) => return true,
             Ok(read) => sink.take(&buffer[..read]).await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => return,
+            Err(_) => return true,
         }
     }
     let mut left = LEFT_IN_PIPE;
     while left > 0 {
         // Of the kernel, not of the runtime: that may have learned of the program's
         // end and not yet of its last words.
-        match rustix::io::read(&pipe, &mut buffer) {
-            Ok(0) => return,
+        match rustix::io::read(pipe, &mut buffer) {
+            Ok(0) => return true,
             Ok(read) => {
                 left = left.saturating_sub(read);
                 sink.take(&buffer[..read]).await;
@@ -59,13 +71,12 @@ pub(crate) async fn read_all(
             Err(_) => break,
         }
     }
-    // Whoever still writes must not die of a closed pipe.
-    tokio::spawn(discard(pipe));
+    false
 }
 
 /// What is sent of a stream.
 #[derive(Clone, Copy)]
-pub(super) enum Wanted {
+pub(crate) enum Wanted {
     All,
     /// This many bytes: the first half and the last one.
     HeadAndTail(u64),
@@ -73,7 +84,7 @@ pub(super) enum Wanted {
 
 /// What there was of a stream.
 #[derive(Default)]
-pub(super) struct Followed {
+pub(crate) struct Followed {
     pub bytes: u64,
     pub file: Option<OutputFile>,
     /// It is larger than any stream may be.
@@ -89,26 +100,67 @@ pub(super) async fn follow(
     events: EventSender,
     ended: watch::Receiver<bool>,
 ) -> Followed {
-    let name = match stream {
-        Stream::STREAM_STDERR => "stderr",
-        _ => "stdout",
-    };
-    let mut captured = Capture {
-        kept: Kept::new(stream, wanted, events),
-        spill: spilling.map(|to| Spill::new(to, name)),
-    };
+    let mut captured = Capture::new(stream, wanted, spilling, events);
     read_all(pipe, ended, &mut captured).await;
-    let bytes = captured.kept.finish().await;
-    Followed {
-        bytes,
-        is_over: captured.spill.as_ref().is_some_and(Spill::is_over),
-        file: captured.spill.and_then(Spill::finish),
+    captured.finish().await
+}
+
+/// What came of a stream before anybody asked for it.
+#[derive(Default)]
+pub(crate) struct Earlier {
+    pub dropped: u64,
+    pub data: Vec<u8>,
+}
+
+/// The same for a stream that goes on after this run.
+pub(crate) async fn follow_on(
+    stream: Stream,
+    pipe: &pipe::Receiver,
+    earlier: Earlier,
+    wanted: Wanted,
+    spilling: Option<Spilling>,
+    events: EventSender,
+    ended: watch::Receiver<bool>,
+) -> Followed {
+    let mut captured = Capture::new(stream, wanted, spilling, events);
+    if !earlier.data.is_empty() {
+        captured.kept.dropped(earlier.dropped);
+        captured.take(&earlier.data).await;
     }
+    read_until(pipe, ended, &mut captured).await;
+    captured.finish().await
 }
 
 struct Capture {
     kept: Kept,
     spill: Option<Spill>,
+}
+
+impl Capture {
+    fn new(
+        stream: Stream,
+        wanted: Wanted,
+        spilling: Option<Spilling>,
+        events: EventSender,
+    ) -> Self {
+        let name = match stream {
+            Stream::STREAM_STDERR => "stderr",
+            _ => "stdout",
+        };
+        Self {
+            kept: Kept::new(stream, wanted, events),
+            spill: spilling.map(|to| Spill::new(to, name)),
+        }
+    }
+
+    async fn finish(self) -> Followed {
+        let bytes = self.kept.finish().await;
+        Followed {
+            bytes,
+            is_over: self.spill.as_ref().is_some_and(Spill::is_over),
+            file: self.spill.and_then(Spill::finish),
+        }
+    }
 }
 
 impl Sink for Capture {
@@ -121,7 +173,8 @@ impl Sink for Capture {
     }
 }
 
-async fn discard(pipe: pipe::Receiver) {
+/// Keeps those who write going until the last of them ends.
+pub(crate) async fn discard(pipe: pipe::Receiver) {
     let mut buffer = vec![0; 4096];
     while pipe.readable().await.is_ok() {
         match pipe.try_read(&mut buffer) {
@@ -140,6 +193,8 @@ struct Kept {
     tail_limit: usize,
     total: u64,
     sent: u64,
+    /// Before the first byte.
+    dropped: u64,
 }
 
 impl Kept {
@@ -159,7 +214,14 @@ impl Kept {
             tail_limit,
             total: 0,
             sent: 0,
+            dropped: 0,
         }
+    }
+
+    fn dropped(&mut self, bytes: u64) {
+        self.dropped = bytes;
+        self.total = bytes;
+        self.sent = bytes;
     }
 
     /// Waits for the reader: a full channel holds the program, not memory.
@@ -168,7 +230,7 @@ impl Kept {
         let output = Output {
             stream: self.stream.into(),
             data,
-            omitted_before,
+            omitted_before: omitted_before + std::mem::take(&mut self.dropped),
             ..Default::default()
         };
         let event = RunResponse {

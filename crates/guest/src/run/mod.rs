@@ -8,7 +8,14 @@ mod spill;
 mod supervisors;
 mod to_end;
 
-use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use connectrpc::ConnectError;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -21,12 +28,13 @@ use tokio::{
 };
 
 pub(crate) use build::Build;
-pub(crate) use capture::{Sink, read_all};
+pub(crate) use capture::{Earlier, Sink, Wanted, discard, follow_on, read_all};
 pub(crate) use pipes::{input_pipe, null_input, null_output, output_pipe};
 pub(crate) use script::ScriptFile;
+pub(crate) use spill::Spilling;
 use supervisors::Supervisors;
 pub(crate) use supervisors::tell;
-pub(crate) use to_end::{RunToEnd, run_to_end};
+pub(crate) use to_end::{EVENTS_WAITING, RunToEnd, run_to_end, started};
 
 use crate::{
     UserLimits,
@@ -65,6 +73,15 @@ pub(crate) struct Start {
     pub stderr: OwnedFd,
     /// The three are a terminal that the program shall control.
     pub terminal: bool,
+}
+
+/// What the interpreter of a context is given besides.
+#[derive(Default)]
+pub(crate) struct Extra {
+    /// Its descriptors from the third on.
+    pub fds: Vec<OwnedFd>,
+    /// Private memory of each of its processes, where that is to be less than usual.
+    pub data_bytes: Option<u64>,
 }
 
 /// Starts programs; a clone is the same starter.
@@ -111,6 +128,10 @@ impl Starter {
     }
 
     pub async fn start(&self, start: Start) -> Result<Running, ConnectError> {
+        self.start_with(start, Extra::default()).await
+    }
+
+    pub async fn start_with(&self, start: Start, extra: Extra) -> Result<Running, ConnectError> {
         if !start.cwd.is_dir() {
             return Err(error(
                 ErrorCode::InvalidPath,
@@ -123,10 +144,19 @@ impl Starter {
             env: start.env,
             cwd: start.cwd,
             terminal: start.terminal,
-            limits: self.limits(),
+            limits: UserLimits {
+                data_bytes: extra
+                    .data_bytes
+                    .into_iter()
+                    .chain(self.limits.data_bytes)
+                    .min(),
+                ..self.limits()
+            },
         };
-        let streams = [start.stdin, start.stdout, start.stderr];
-        let begun = self.supervisors.begin(&begin, streams.each_ref()).await;
+        let mut streams = vec![start.stdin, start.stdout, start.stderr];
+        streams.extend(extra.fds);
+        let fds: Vec<_> = streams.iter().map(|stream| stream.as_fd()).collect();
+        let begun = self.supervisors.begin(&begin, &fds).await;
         // The pipes end with the program.
         drop(streams);
         let control = begun.map_err(|e| spawn_error(&e, &program))?;
@@ -240,6 +270,14 @@ impl Control {
         match self {
             Self::Supervised(supervisor) => order(supervisor, Order::Signal { number }).await,
             Self::Forked(run) => run.signal(signal),
+        }
+    }
+
+    /// SIGINT to the program and what it runs in the foreground.
+    pub async fn interrupt(&self) {
+        match self {
+            Self::Supervised(supervisor) => order(supervisor, Order::Interrupt).await,
+            Self::Forked(run) => run.interrupt(),
         }
     }
 

@@ -17,7 +17,7 @@ use crate::own_folder;
 
 /// Where the streams of one run spill to, and when.
 #[derive(Clone)]
-pub(super) struct Spilling {
+pub(crate) struct Spilling {
     pub workspace: PathBuf,
     /// The name of the run's folder.
     pub run: String,

@@ -4,7 +4,7 @@ use std::{
     io::{self, IoSlice},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd as _, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::net::UnixStream as StdUnixStream,
     },
     process::{Command, Stdio},
@@ -15,7 +15,11 @@ use std::{
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::{io::AsyncWriteExt as _, net::UnixStream, sync::Notify, time::timeout};
 
-use crate::{disk::Disk, reaper::Reaper, supervise::control::Begin};
+use crate::{
+    disk::Disk,
+    reaper::Reaper,
+    supervise::{MAX_FDS, control::Begin},
+};
 
 /// After a start, so that the program has the processors first; less when it is quick.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -56,7 +60,7 @@ impl Supervisors {
     }
 
     /// Hands the program over; what comes back is the control of its supervisor.
-    pub async fn begin(&self, begin: &Begin, streams: [&OwnedFd; 3]) -> io::Result<UnixStream> {
+    pub async fn begin(&self, begin: &Begin, streams: &[BorrowedFd<'_>]) -> io::Result<UnixStream> {
         let text = serde_json::to_vec(begin)?;
         let spare = self.spare().ready.take();
         self.disk.idle().supervisor = None;
@@ -118,13 +122,12 @@ impl Supervisors {
 pub(crate) async fn tell(
     control: &mut UnixStream,
     text: &[u8],
-    streams: [&OwnedFd; 3],
+    fds: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let length = u32::try_from(text.len()).map_err(io::Error::other)?;
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let fds = streams.map(|stream| stream.as_fd());
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+    if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
         return Err(io::Error::other("no room for the streams"));
     }
     // Nothing was sent before: there is room for this much.

@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// Events that may wait for the reader; each output is 32 KiB at most.
-const EVENTS_WAITING: usize = 4;
+pub(crate) const EVENTS_WAITING: usize = 4;
 /// 128 + SIGKILL.
 const KILLED: i32 = 137;
 
@@ -316,7 +316,7 @@ async fn until_end(
     (running.end(grace).await, Some(cut_short))
 }
 
-fn started(pid: i32) -> RunResponse {
+pub(crate) fn started(pid: i32) -> RunResponse {
     let started = Started {
         pid: u32::try_from(pid).unwrap_or(0),
         ..Default::default()

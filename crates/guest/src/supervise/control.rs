@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::UserLimits;
 
-/// The first word from the guest, after the program's three streams: how long the
-/// rest is, and that as JSON.
+/// The first word from the guest, after the program's three streams and what else it
+/// is given: how long the rest is, and that as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Begin {
     pub argv: Vec<String>,
@@ -27,6 +27,8 @@ pub(crate) enum Order {
     Kill,
     /// A signal to the program alone, or to its terminal's foreground group.
     Signal { number: i32 },
+    /// SIGINT to the program and what it runs in the foreground, as a terminal does.
+    Interrupt,
 }
 
 /// From the supervisor.

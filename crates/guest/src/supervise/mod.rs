@@ -26,6 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use command_fds::{CommandFdExt as _, FdMapping};
 use control::{Begin, Exit, Order, Report};
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::{
@@ -33,7 +34,7 @@ use rustix::{
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     process::{
         DumpableBehavior, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus, kill_process,
-        setrlimit,
+        kill_process_group, setrlimit,
     },
 };
 
@@ -114,12 +115,29 @@ fn ignore_keyboard_signals() -> io::Result<()> {
     Ok(())
 }
 
-/// The program's standard input, output and error output.
-type Streams = [OwnedFd; 3];
+/// The program's standard input, output and error output, and what it has from the
+/// third descriptor on.
+struct Streams {
+    standard: [OwnedFd; 3],
+    more: Vec<OwnedFd>,
+}
+
+impl Streams {
+    fn new(mut fds: Vec<OwnedFd>) -> Option<Self> {
+        let more = fds.split_off(fds.len().min(3));
+        Some(Self {
+            standard: fds.try_into().ok()?,
+            more,
+        })
+    }
+}
+
+/// The three streams and a channel, which has two.
+pub(crate) const MAX_FDS: usize = 5;
 
 /// `None` when the guest is gone, or needs this one no more.
 fn wait_for_begin(control: &mut UnixStream) -> io::Result<Option<(Begin, Streams)>> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut length = [0; 4];
     let received = recvmsg(
@@ -132,7 +150,7 @@ fn wait_for_begin(control: &mut UnixStream) -> io::Result<Option<(Begin, Streams
         return Ok(None);
     }
     let streams = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(fds) => <Streams>::try_from(fds.collect::<Vec<_>>()).ok(),
+        RecvAncillaryMessage::ScmRights(fds) => Streams::new(fds.collect()),
         _ => None,
     });
     let streams = streams.ok_or_else(|| io::Error::other("no streams came"))?;
@@ -142,9 +160,9 @@ fn wait_for_begin(control: &mut UnixStream) -> io::Result<Option<(Begin, Streams
 }
 
 /// Makes this process what the program shall begin in.
-fn prepare(begin: &Begin, [_, stdout, _]: &Streams) -> io::Result<()> {
+fn prepare(begin: &Begin, streams: &Streams) -> io::Result<()> {
     if begin.terminal {
-        rustix::process::ioctl_tiocsctty(stdout)?;
+        rustix::process::ioctl_tiocsctty(&streams.standard[1])?;
         ignore_keyboard_signals()?;
     }
     std::env::set_current_dir(&begin.cwd)?;
@@ -173,7 +191,8 @@ fn limit(limits: UserLimits) -> io::Result<()> {
     Ok(())
 }
 
-fn spawn(begin: &Begin, [stdin, stdout, stderr]: &Streams) -> io::Result<Pid> {
+fn spawn(begin: &Begin, streams: &Streams) -> io::Result<Pid> {
+    let [stdin, stdout, stderr] = &streams.standard;
     let [program, arguments @ ..] = &begin.argv[..] else {
         return Err(Errno::NOENT.into());
     };
@@ -187,6 +206,17 @@ fn spawn(begin: &Begin, [stdin, stdout, stderr]: &Streams) -> io::Result<Pid> {
         .stderr(Stdio::from(stderr.try_clone()?));
     if !begin.terminal {
         command.process_group(0);
+    }
+    if !streams.more.is_empty() {
+        let mappings = streams.more.iter().zip(3..).map(|(fd, child_fd)| {
+            Ok(FdMapping {
+                parent_fd: fd.try_clone()?,
+                child_fd,
+            })
+        });
+        command
+            .fd_mappings(mappings.collect::<io::Result<_>>()?)
+            .map_err(io::Error::other)?;
     }
     let child = command.spawn()?;
     i32::try_from(child.id())
@@ -249,6 +279,9 @@ fn obey(orders: UnixStream, program: Pid, run: &Run) {
                 if let Some(signal) = Signal::from_named_raw(number) {
                     let _ = kill_process(program, signal);
                 }
+            }
+            Order::Interrupt => {
+                let _ = kill_process_group(program, Signal::INT);
             }
             Order::Terminate { grace_ms } => {
                 run.ending.store(true, Ordering::SeqCst);

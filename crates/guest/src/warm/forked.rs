@@ -14,7 +14,7 @@ use nix::{
     sys::time::TimeSpec,
     time::{ClockId, clock_gettime},
 };
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::supervise::{control::Exit, tree};
 
@@ -37,6 +37,13 @@ pub(crate) struct Forked {
 impl Forked {
     pub fn signal(self, signal: Signal) {
         send(self.pid, signal);
+    }
+
+    /// SIGINT to the program and what it runs in the foreground.
+    pub fn interrupt(self) {
+        if let Some(group) = Pid::from_raw(self.pid) {
+            let _ = kill_process_group(group, Signal::INT);
+        }
     }
 
     /// SIGKILL to all that the run has started; returns when nothing is left.

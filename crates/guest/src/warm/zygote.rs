@@ -267,14 +267,15 @@ impl Zygote {
             mark,
             done,
         });
-        let streams = [&run.program.stdin, &run.program.stdout, &run.program.stderr];
+        let program = run.program;
+        let streams = [&program.stdin, &program.stdout, &program.stderr].map(|it| it.as_fd());
         // From now on it is a program, and limited as one.
         self.disk.idle().runs.insert(pid);
         self.disk.stir();
         expect(pid);
         self.running.fetch_add(1, Ordering::Relaxed);
         let begun = timeout(BEGIN_LIMIT, async {
-            tell(&mut socket, &text.ok()?, streams).await.ok()?;
+            tell(&mut socket, &text.ok()?, &streams).await.ok()?;
             let mut word = [0];
             socket.read_exact(&mut word).await.ok()
         });

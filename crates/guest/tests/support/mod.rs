@@ -116,6 +116,7 @@ pub fn bash(command: &str) -> RunRequest {
         spill_limit: 0,
         artifacts: None,
         python_display: false,
+        context: None,
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use sandbox_core::{
-    Artifact, ExecutionId, Limits, NetworkPolicy, OutputFile, Phase, SessionId, Termination,
+    Artifact, ContextLoss, ContextName, ExecutionId, Limits, NetworkPolicy, OutputFile, Phase,
+    Raised, SessionId, Termination,
 };
-use sandbox_execution::{Execution, Snapshot};
+use sandbox_execution::{Execution, Finished, Snapshot};
 use sandbox_session::RunReport;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -29,9 +30,16 @@ pub(crate) struct RunResponse {
     timed_out: bool,
     /// Files that the run made or changed, its figures and tables; of runs in a session.
     artifacts: Vec<ArtifactResponse>,
-    /// What `display()` was given: objects of MIME type to text.
+    /// What `display()` was given, and in a context the last expression's value and figures:
+    /// objects of MIME type to text.
     #[schema(value_type = Vec<BTreeMap<String, String>>)]
     results: Vec<serde_json::Value>,
+    /// The exception that ended the code; of runs in a context.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<RaisedResponse>,
+    /// The interpreter that ran it and stays alive; of runs that named one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<RunContext>,
     meta: RunMeta,
     #[schema(value_type = String)]
     execution_id: ExecutionId,
@@ -39,6 +47,70 @@ pub(crate) struct RunResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     session_id: Option<SessionId>,
+}
+
+/// An exception, as the language tells it.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RaisedResponse {
+    #[schema(example = "ZeroDivisionError")]
+    name: String,
+    #[schema(example = "division by zero")]
+    value: String,
+    traceback: String,
+}
+
+impl From<&Raised> for RaisedResponse {
+    fn from(raised: &Raised) -> Self {
+        Self {
+            name: raised.name.clone(),
+            value: raised.value.clone(),
+            traceback: raised.traceback.clone(),
+        }
+    }
+}
+
+/// What became of the interpreter that ran the code.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct RunContext {
+    #[schema(value_type = String, example = "main")]
+    name: ContextName,
+    /// It was started for this run: there was none, or its variables had been lost.
+    created: bool,
+    /// Its variables are gone; the next run gets a new interpreter.
+    lost: bool,
+    /// Why: `died` (it ended), `killed` (it could not be interrupted), `broken` (it did not
+    /// answer as it should), `stopped` (it was deleted or restarted).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    /// Which of `results` is the value of the last expression, counted from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    main_result: Option<usize>,
+}
+
+impl RunContext {
+    fn of(execution: &Execution, report: &RunReport, main_result: Option<usize>) -> Option<Self> {
+        let name = execution.context()?.clone();
+        let outcome = &report.outcome;
+        Some(match outcome.context {
+            Some(end) => Self {
+                name,
+                created: end.created,
+                lost: end.loss.is_some(),
+                reason: end.loss.map(ContextLoss::as_str),
+                main_result,
+            },
+            None => {
+                let lost = outcome.termination == Termination::SandboxLost;
+                Self {
+                    name,
+                    created: false,
+                    lost,
+                    reason: lost.then_some(ContextLoss::Died.as_str()),
+                    main_result,
+                }
+            }
+        })
+    }
 }
 
 /// What a run has come to so far.
@@ -244,7 +316,7 @@ pub(super) fn bundles(displayed: &[String]) -> Vec<serde_json::Value> {
 pub(crate) fn run_response(
     execution: &Execution,
     report: &RunReport,
-    displayed: &[String],
+    finished: &Finished,
 ) -> RunResponse {
     let (outcome, place) = (&report.outcome, &report.place);
     RunResponse {
@@ -256,7 +328,9 @@ pub(crate) fn run_response(
         truncated: outcome.stdout.truncated() || outcome.stderr.truncated(),
         timed_out: outcome.termination == Termination::TimedOut,
         artifacts: outcome.artifacts.iter().map(Into::into).collect(),
-        results: bundles(displayed),
+        results: bundles(&finished.displayed),
+        error: outcome.raised.as_ref().map(Into::into),
+        context: RunContext::of(execution, report, finished.main_result),
         meta: RunMeta {
             backend: place.backend,
             runtime: execution.runtime().to_owned(),

@@ -6,7 +6,7 @@ use sandbox_core::Stream;
 use sandbox_execution::{Attachment, Event, Execution, Item, Reader};
 use serde_json::json;
 
-use super::{ArtifactResponse, name_language, response::bundles, run_response};
+use super::{ArtifactResponse, RaisedResponse, name_language, response::bundles, run_response};
 use crate::{
     problem,
     sse::{self, json as text},
@@ -47,6 +47,7 @@ fn named(execution: &Execution, event: Event) -> (&'static str, String) {
             (name, text(&json!({ "text": data })))
         }
         Event::Display(bundle) => ("display", text(&bundles(&[bundle]).pop())),
+        Event::Raised(raised) => ("exception", text(&RaisedResponse::from(&raised))),
         Event::Artifact(artifact) => ("artifact", text(&ArtifactResponse::from(&artifact))),
         Event::Ended => last(execution),
     }
@@ -54,12 +55,9 @@ fn named(execution: &Execution, event: Event) -> (&'static str, String) {
 
 fn last(execution: &Execution) -> (&'static str, String) {
     let outcome = execution.outcome();
-    match outcome
-        .as_deref()
-        .map(|done| (&done.result, &done.displayed))
-    {
-        Some((Ok(report), displayed)) => {
-            ("result", text(&run_response(execution, report, displayed)))
+    match outcome.as_deref().map(|done| (&done.result, done)) {
+        Some((Ok(report), finished)) => {
+            ("result", text(&run_response(execution, report, finished)))
         }
         Some((Err(error), _)) => {
             let error = name_language(error.clone(), execution);

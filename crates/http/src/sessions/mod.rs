@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 mod asked;
+pub(crate) mod contexts;
 pub(crate) mod create;
 
 use std::{collections::BTreeMap, time::Duration};

@@ -11,6 +11,7 @@ pub mod run_response {
         Ended(::buffa::alloc::boxed::Box<super::super::super::Ended>),
         Artifact(::buffa::alloc::boxed::Box<super::super::super::Artifact>),
         Display(::buffa::alloc::boxed::Box<super::super::super::Display>),
+        Raised(::buffa::alloc::boxed::Box<super::super::super::Raised>),
     }
     impl ::buffa::Oneof for Event {}
     impl From<super::super::super::Started> for Event {
@@ -63,6 +64,16 @@ pub mod run_response {
             Self::Some(Event::from(v))
         }
     }
+    impl From<super::super::super::Raised> for Event {
+        fn from(v: super::super::super::Raised) -> Self {
+            Self::Raised(::buffa::alloc::boxed::Box::new(v))
+        }
+    }
+    impl From<super::super::super::Raised> for ::core::option::Option<Event> {
+        fn from(v: super::super::super::Raised) -> Self {
+            Self::Some(Event::from(v))
+        }
+    }
     impl ::serde::Serialize for Event {
         fn serialize<S: ::serde::Serializer>(
             &self,
@@ -85,6 +96,9 @@ pub mod run_response {
                 }
                 Self::Display(v) => {
                     map.serialize_entry("display", &**v)?;
+                }
+                Self::Raised(v) => {
+                    map.serialize_entry("raised", &**v)?;
                 }
             }
             map.end()

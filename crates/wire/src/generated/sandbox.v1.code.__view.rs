@@ -2372,6 +2372,10 @@ impl ::serde::Serialize for ArtifactOwnedView {
 pub struct DisplayView<'a> {
     /// Field 1: `bundle_json`
     pub bundle_json: &'a str,
+    /// It is the value of the last expression of code that a context ran.
+    ///
+    /// Field 2: `is_result`
+    pub is_result: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for DisplayView<'a> {
@@ -2411,6 +2415,13 @@ impl<'a> ::buffa::MessageView<'a> for DisplayView<'a> {
                 )?;
                 view.bundle_json = ::buffa::types::borrow_str(&mut cur)?;
             }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.is_result = ::buffa::types::decode_bool(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -2434,6 +2445,7 @@ impl<'a> ::buffa::MessageView<'a> for DisplayView<'a> {
         let _ = __buffa_src;
         ::core::result::Result::Ok(super::super::Display {
             bundle_json: self.bundle_json.to_string(),
+            is_result: self.is_result,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -2448,6 +2460,9 @@ impl<'a> ::buffa::ViewEncode<'a> for DisplayView<'a> {
         if !self.bundle_json.is_empty() {
             size += 1u64 + ::buffa::types::string_encoded_len(&self.bundle_json) as u64;
         }
+        if self.is_result {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -2461,6 +2476,9 @@ impl<'a> ::buffa::ViewEncode<'a> for DisplayView<'a> {
         use ::buffa::Enumeration as _;
         if !self.bundle_json.is_empty() {
             ::buffa::types::put_string_field(1u32, &self.bundle_json, buf);
+        }
+        if self.is_result {
+            ::buffa::types::put_bool_field(2u32, self.is_result, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -2485,6 +2503,9 @@ impl<'__a> ::serde::Serialize for DisplayView<'__a> {
         let mut __map = __s.serialize_map(::core::option::Option::None)?;
         if !::buffa::json_helpers::skip_if::is_empty_str(self.bundle_json) {
             __map.serialize_entry("bundleJson", self.bundle_json)?;
+        }
+        if self.is_result {
+            __map.serialize_entry("isResult", &self.is_result)?;
         }
         __map.end()
     }
@@ -2580,6 +2601,13 @@ impl DisplayOwnedView {
     pub fn bundle_json(&self) -> &'_ str {
         self.0.reborrow().bundle_json
     }
+    /// It is the value of the last expression of code that a context ran.
+    ///
+    /// Field 2: `is_result`
+    #[must_use]
+    pub fn is_result(&self) -> bool {
+        self.0.reborrow().is_result
+    }
 }
 impl ::core::convert::From<::buffa::OwnedView<DisplayView<'static>>>
 for DisplayOwnedView {
@@ -2604,6 +2632,294 @@ impl ::buffa::HasMessageView for super::super::Display {
     type ViewHandle = DisplayOwnedView;
 }
 impl ::serde::Serialize for DisplayOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
+/// What ended code that a context ran, as its language tells it.
+#[derive(Clone, Debug, Default)]
+pub struct RaisedView<'a> {
+    /// Field 1: `name`
+    pub name: &'a str,
+    /// Field 2: `value`
+    pub value: &'a str,
+    /// Field 3: `traceback`
+    pub traceback: &'a str,
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for RaisedView<'a> {
+    type Owned = super::super::Raised;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.name = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.value = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                view.traceback = ::buffa::types::borrow_str(&mut cur)?;
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::Raised, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::Raised, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::Raised {
+            name: self.name.to_string(),
+            value: self.value.to_string(),
+            traceback: self.traceback.to_string(),
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for RaisedView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.name.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+        }
+        if !self.value.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.value) as u64;
+        }
+        if !self.traceback.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.traceback) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.name.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.name, buf);
+        }
+        if !self.value.is_empty() {
+            ::buffa::types::put_string_field(2u32, &self.value, buf);
+        }
+        if !self.traceback.is_empty() {
+            ::buffa::types::put_string_field(3u32, &self.traceback, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for RaisedView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.name) {
+            __map.serialize_entry("name", self.name)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.value) {
+            __map.serialize_entry("value", self.value)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_empty_str(self.traceback) {
+            __map.serialize_entry("traceback", self.traceback)?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for RaisedView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Raised";
+    const FULL_NAME: &'static str = "sandbox.v1.Raised";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Raised";
+}
+::buffa::impl_default_view_instance!(RaisedView);
+::buffa::impl_view_reborrow!(RaisedView);
+/** Self-contained, `'static` owned view of a `Raised` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`RaisedView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`RaisedView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct RaisedOwnedView(::buffa::OwnedView<RaisedView<'static>>);
+impl RaisedOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(RaisedOwnedView(::buffa::OwnedView::decode(bytes)?))
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            RaisedOwnedView(::buffa::OwnedView::decode_with_options(bytes, opts)?),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::Raised,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(RaisedOwnedView(::buffa::OwnedView::from_owned(msg)?))
+    }
+    /// Borrow the full [`RaisedView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &RaisedView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::Raised {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// Field 1: `name`
+    #[must_use]
+    pub fn name(&self) -> &'_ str {
+        self.0.reborrow().name
+    }
+    /// Field 2: `value`
+    #[must_use]
+    pub fn value(&self) -> &'_ str {
+        self.0.reborrow().value
+    }
+    /// Field 3: `traceback`
+    #[must_use]
+    pub fn traceback(&self) -> &'_ str {
+        self.0.reborrow().traceback
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<RaisedView<'static>>> for RaisedOwnedView {
+    fn from(inner: ::buffa::OwnedView<RaisedView<'static>>) -> Self {
+        RaisedOwnedView(inner)
+    }
+}
+impl ::core::convert::From<RaisedOwnedView> for ::buffa::OwnedView<RaisedView<'static>> {
+    fn from(wrapper: RaisedOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<RaisedView<'static>>>
+for RaisedOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<RaisedView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::Raised {
+    type View<'a> = RaisedView<'a>;
+    type ViewHandle = RaisedOwnedView;
+}
+impl ::serde::Serialize for RaisedOwnedView {
     fn serialize<__S: ::serde::Serializer>(
         &self,
         __s: __S,
@@ -2959,6 +3275,12 @@ pub struct EndedView<'a> {
     ///
     /// Field 13: `warm`
     pub warm: bool,
+    /// Of a run in a context.
+    ///
+    /// Field 14: `context`
+    pub context: ::buffa::MessageFieldView<
+        super::super::__buffa::view::ContextEndView<'a>,
+    >,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
@@ -3112,6 +3434,27 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
                 )?;
                 view.warm = ::buffa::types::decode_bool(&mut cur)?;
             }
+            14u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                match view.context.as_mut() {
+                    Some(existing) => {
+                        ::buffa::MessageView::merge_into_view(existing, sub, __sub_ctx)?
+                    }
+                    None => {
+                        view.context = ::buffa::MessageFieldView::set(
+                            <super::super::__buffa::view::ContextEndView as ::buffa::MessageView>::decode_view_ctx(
+                                sub,
+                                __sub_ctx,
+                            )?,
+                        );
+                    }
+                }
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -3163,6 +3506,15 @@ impl<'a> ::buffa::MessageView<'a> for EndedView<'a> {
             artifacts_omitted: self.artifacts_omitted,
             in_compile: self.in_compile,
             warm: self.warm,
+            context: match self.context.as_option() {
+                Some(v) => {
+                    ::buffa::MessageField::<
+                        super::super::ContextEnd,
+                        ::buffa::Inline<super::super::ContextEnd>,
+                    >::some(v.to_owned_from_source(__buffa_src)?)
+                }
+                None => ::buffa::MessageField::none(),
+            },
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -3228,6 +3580,14 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         if self.warm {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.context.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.context.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -3290,6 +3650,14 @@ impl<'a> ::buffa::ViewEncode<'a> for EndedView<'a> {
         }
         if self.warm {
             ::buffa::types::put_bool_field(13u32, self.warm, buf);
+        }
+        if self.context.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                14u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.context.write_to(__cache, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3386,6 +3754,11 @@ impl<'__a> ::serde::Serialize for EndedView<'__a> {
         }
         if self.warm {
             __map.serialize_entry("warm", &self.warm)?;
+        }
+        {
+            if let ::core::option::Option::Some(__v) = self.context.as_option() {
+                __map.serialize_entry("context", __v)?;
+            }
         }
         __map.end()
     }
@@ -3553,6 +3926,15 @@ impl EndedOwnedView {
     pub fn warm(&self) -> bool {
         self.0.reborrow().warm
     }
+    /// Of a run in a context.
+    ///
+    /// Field 14: `context`
+    #[must_use]
+    pub fn context(
+        &self,
+    ) -> &::buffa::MessageFieldView<super::super::__buffa::view::ContextEndView<'_>> {
+        &self.0.reborrow().context
+    }
 }
 impl ::core::convert::From<::buffa::OwnedView<EndedView<'static>>> for EndedOwnedView {
     fn from(inner: ::buffa::OwnedView<EndedView<'static>>) -> Self {
@@ -3574,6 +3956,292 @@ impl ::buffa::HasMessageView for super::super::Ended {
     type ViewHandle = EndedOwnedView;
 }
 impl ::serde::Serialize for EndedOwnedView {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        ::serde::Serialize::serialize(&self.0, __s)
+    }
+}
+/// What became of the context that a run was in.
+#[derive(Clone, Debug, Default)]
+pub struct ContextEndView<'a> {
+    /// Its interpreter was started for this run.
+    ///
+    /// Field 1: `created`
+    pub created: bool,
+    /// Why its state is gone; unspecified when it is kept.
+    ///
+    /// Field 2: `loss`
+    pub loss: ::buffa::EnumValue<super::super::ContextLoss>,
+    pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
+}
+impl<'a> ::buffa::MessageView<'a> for ContextEndView<'a> {
+    type Owned = super::super::ContextEnd;
+    fn decode_view(buf: &'a [u8]) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        let __limit = ::core::cell::Cell::new(::buffa::DEFAULT_UNKNOWN_FIELD_LIMIT);
+        let __elem = ::core::cell::Cell::new(::buffa::DEFAULT_ELEMENT_MEMORY_LIMIT);
+        <Self as ::buffa::MessageView>::decode_view_ctx(
+            buf,
+            ::buffa::DecodeContext::new(::buffa::RECURSION_LIMIT, &__limit)
+                .with_element_memory(&__elem),
+        )
+    }
+    fn decode_view_with_ctx(
+        buf: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        <Self as ::buffa::MessageView>::decode_view_ctx(buf, ctx)
+    }
+    #[inline]
+    fn merge_view_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        cur: &'a [u8],
+        before_tag: &'a [u8],
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<&'a [u8], ::buffa::DecodeError> {
+        let _ = ctx;
+        #[allow(unused_variables)]
+        let view = self;
+        let mut cur = cur;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.created = ::buffa::types::decode_bool(&mut cur)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.loss = ::buffa::EnumValue::from(
+                    ::buffa::types::decode_int32(&mut cur)?,
+                );
+            }
+            _ => {
+                ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
+                let span_len = before_tag.len() - cur.len();
+                view.__buffa_unknown_fields.push_record(before_tag, span_len, ctx)?;
+            }
+        }
+        ::core::result::Result::Ok(cur)
+    }
+    fn to_owned_message(
+        &self,
+    ) -> ::core::result::Result<super::super::ContextEnd, ::buffa::DecodeError> {
+        self.to_owned_from_source(None)
+    }
+    #[allow(clippy::useless_conversion, clippy::needless_update)]
+    fn to_owned_from_source(
+        &self,
+        __buffa_src: ::core::option::Option<&::buffa::bytes::Bytes>,
+    ) -> ::core::result::Result<super::super::ContextEnd, ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::alloc::string::ToString as _;
+        let _ = __buffa_src;
+        ::core::result::Result::Ok(super::super::ContextEnd {
+            created: self.created,
+            loss: self.loss,
+            __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
+            ..::core::default::Default::default()
+        })
+    }
+}
+impl<'a> ::buffa::ViewEncode<'a> for ContextEndView<'a> {
+    #[allow(clippy::needless_borrow, clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.created {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        {
+            let val = self.loss.to_i32();
+            if val != 0 {
+                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+            }
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    #[allow(clippy::needless_borrow)]
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.created {
+            ::buffa::types::put_bool_field(1u32, self.created, buf);
+        }
+        {
+            let val = self.loss.to_i32();
+            if val != 0 {
+                ::buffa::types::put_int32_field(2u32, val, buf);
+            }
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+}
+/// Serializes this view as protobuf JSON.
+///
+/// Implicit-presence fields with default values are omitted, `required`
+/// fields are always emitted, explicit-presence (`optional`) fields are
+/// emitted only when set, bytes fields are base64-encoded, and enum
+/// values are their proto name strings.
+///
+/// This impl uses `serialize_map(None)` because the number of emitted
+/// fields depends on default-omission rules; serializers that require
+/// known map lengths (e.g. `bincode`) will return a runtime error.
+/// Use the owned message type for those formats.
+impl<'__a> ::serde::Serialize for ContextEndView<'__a> {
+    fn serialize<__S: ::serde::Serializer>(
+        &self,
+        __s: __S,
+    ) -> ::core::result::Result<__S::Ok, __S::Error> {
+        use ::serde::ser::SerializeMap as _;
+        let mut __map = __s.serialize_map(::core::option::Option::None)?;
+        if self.created {
+            __map.serialize_entry("created", &self.created)?;
+        }
+        if !::buffa::json_helpers::skip_if::is_default_enum_value(&self.loss) {
+            __map.serialize_entry("loss", &self.loss)?;
+        }
+        __map.end()
+    }
+}
+impl<'a> ::buffa::MessageName for ContextEndView<'a> {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "ContextEnd";
+    const FULL_NAME: &'static str = "sandbox.v1.ContextEnd";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ContextEnd";
+}
+::buffa::impl_default_view_instance!(ContextEndView);
+::buffa::impl_view_reborrow!(ContextEndView);
+/** Self-contained, `'static` owned view of a `ContextEnd` message.
+
+ Wraps [`::buffa::OwnedView`]`<`[`ContextEndView`]`<'static>>`: the decoded view and the [`::buffa::bytes::Bytes`] buffer it borrows from travel together, so the handle is `'static` and `Send + Sync` — suitable for async handlers, spawned tasks, and anywhere a `'static` bound is required.
+
+ Field accessors return borrows tied to `&self`. Use [`Self::view`] to get the full [`ContextEndView`] when you need struct patterns, iteration helpers, or to pass the view to lifetime-parameterised code.*/
+#[derive(Clone, Debug)]
+pub struct ContextEndOwnedView(::buffa::OwnedView<ContextEndView<'static>>);
+impl ContextEndOwnedView {
+    /// Decode an owned view from a [`::buffa::bytes::Bytes`] buffer.
+    ///
+    /// The view borrows directly from the buffer's data; the buffer is
+    /// retained inside the returned handle.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer contains invalid
+    /// protobuf data.
+    pub fn decode(
+        bytes: ::buffa::bytes::Bytes,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ContextEndOwnedView(::buffa::OwnedView::decode(bytes)?),
+        )
+    }
+    /// Decode with custom [`::buffa::DecodeOptions`] (recursion limit,
+    /// max message size).
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError`] if the buffer is invalid or
+    /// exceeds the configured limits.
+    pub fn decode_with_options(
+        bytes: ::buffa::bytes::Bytes,
+        opts: &::buffa::DecodeOptions,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ContextEndOwnedView(::buffa::OwnedView::decode_with_options(bytes, opts)?),
+        )
+    }
+    /// Build from an owned message via an encode → decode round-trip.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`::buffa::DecodeError::MessageTooLarge`] if the
+    /// message's encoded size exceeds the 2 GiB protobuf limit, or
+    /// another [`::buffa::DecodeError`] if the re-encoded bytes are
+    /// somehow invalid (should not happen for well-formed messages).
+    pub fn from_owned(
+        msg: &super::super::ContextEnd,
+    ) -> ::core::result::Result<Self, ::buffa::DecodeError> {
+        ::core::result::Result::Ok(
+            ContextEndOwnedView(::buffa::OwnedView::from_owned(msg)?),
+        )
+    }
+    /// Borrow the full [`ContextEndView`] with its lifetime tied to `&self`.
+    #[must_use]
+    pub fn view(&self) -> &ContextEndView<'_> {
+        self.0.reborrow()
+    }
+    /// Convert to the owned message type.
+    ///
+    /// Infallible: this type's constructors wire-decode their
+    /// buffer, and a view produced by wire decoding always
+    /// converts. Delegates to [`::buffa::OwnedView::to_owned_message`],
+    /// whose contract also governs handles converted from a raw
+    /// [`::buffa::OwnedView`].
+    #[must_use]
+    pub fn to_owned_message(&self) -> super::super::ContextEnd {
+        self.0.to_owned_message()
+    }
+    /// The underlying bytes buffer.
+    #[must_use]
+    pub fn bytes(&self) -> &::buffa::bytes::Bytes {
+        self.0.bytes()
+    }
+    /// Consume the handle, returning the underlying bytes buffer.
+    #[must_use]
+    pub fn into_bytes(self) -> ::buffa::bytes::Bytes {
+        self.0.into_bytes()
+    }
+    /// Its interpreter was started for this run.
+    ///
+    /// Field 1: `created`
+    #[must_use]
+    pub fn created(&self) -> bool {
+        self.0.reborrow().created
+    }
+    /// Why its state is gone; unspecified when it is kept.
+    ///
+    /// Field 2: `loss`
+    #[must_use]
+    pub fn loss(&self) -> ::buffa::EnumValue<super::super::ContextLoss> {
+        self.0.reborrow().loss
+    }
+}
+impl ::core::convert::From<::buffa::OwnedView<ContextEndView<'static>>>
+for ContextEndOwnedView {
+    fn from(inner: ::buffa::OwnedView<ContextEndView<'static>>) -> Self {
+        ContextEndOwnedView(inner)
+    }
+}
+impl ::core::convert::From<ContextEndOwnedView>
+for ::buffa::OwnedView<ContextEndView<'static>> {
+    fn from(wrapper: ContextEndOwnedView) -> Self {
+        wrapper.0
+    }
+}
+impl ::core::convert::AsRef<::buffa::OwnedView<ContextEndView<'static>>>
+for ContextEndOwnedView {
+    fn as_ref(&self) -> &::buffa::OwnedView<ContextEndView<'static>> {
+        &self.0
+    }
+}
+impl ::buffa::HasMessageView for super::super::ContextEnd {
+    type View<'a> = ContextEndView<'a>;
+    type ViewHandle = ContextEndOwnedView;
+}
+impl ::serde::Serialize for ContextEndOwnedView {
     fn serialize<__S: ::serde::Serializer>(
         &self,
         __s: __S,
@@ -3773,6 +4441,37 @@ impl<'a> ::buffa::MessageView<'a> for RunResponseView<'a> {
                     );
                 }
             }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let __sub_ctx = ctx.descend()?;
+                let sub = ::buffa::types::borrow_bytes(&mut cur)?;
+                if let Some(
+                    super::super::__buffa::view::oneof::run_response::Event::Raised(
+                        ref mut existing,
+                    ),
+                ) = view.event
+                {
+                    ::buffa::MessageView::merge_into_view(
+                        &mut **existing,
+                        sub,
+                        __sub_ctx,
+                    )?;
+                } else {
+                    view.event = Some(
+                        super::super::__buffa::view::oneof::run_response::Event::Raised(
+                            ::buffa::alloc::boxed::Box::new(
+                                <super::super::__buffa::view::RaisedView as ::buffa::MessageView>::decode_view_ctx(
+                                    sub,
+                                    __sub_ctx,
+                                )?,
+                            ),
+                        ),
+                    );
+                }
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -3844,6 +4543,15 @@ impl<'a> ::buffa::MessageView<'a> for RunResponseView<'a> {
                                     ),
                                 )
                             }
+                            super::super::__buffa::view::oneof::run_response::Event::Raised(
+                                v,
+                            ) => {
+                                super::super::__buffa::oneof::run_response::Event::Raised(
+                                    ::buffa::alloc::boxed::Box::new(
+                                        v.to_owned_from_source(__buffa_src)?,
+                                    ),
+                                )
+                            }
                         },
                     )
                 }
@@ -3895,6 +4603,14 @@ impl<'a> ::buffa::ViewEncode<'a> for RunResponseView<'a> {
                             + inner as u64;
                 }
                 super::super::__buffa::view::oneof::run_response::Event::Display(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Raised(x) => {
                     let __slot = __cache.reserve();
                     let inner = x.compute_size(__cache);
                     __cache.set(__slot, inner);
@@ -3957,6 +4673,14 @@ impl<'a> ::buffa::ViewEncode<'a> for RunResponseView<'a> {
                     );
                     x.write_to(__cache, buf);
                 }
+                super::super::__buffa::view::oneof::run_response::Event::Raised(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        6u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
             }
         }
         self.__buffa_unknown_fields.write_to(buf);
@@ -3996,6 +4720,9 @@ impl<'__a> ::serde::Serialize for RunResponseView<'__a> {
                 }
                 super::super::__buffa::view::oneof::run_response::Event::Display(v) => {
                     __map.serialize_entry("display", v)?;
+                }
+                super::super::__buffa::view::oneof::run_response::Event::Raised(v) => {
+                    __map.serialize_entry("raised", v)?;
                 }
             }
         }

@@ -31,5 +31,10 @@ pub mod run_response {
                 super::super::super::super::__buffa::view::DisplayView<'a>,
             >,
         ),
+        Raised(
+            ::buffa::alloc::boxed::Box<
+                super::super::super::super::__buffa::view::RaisedView<'a>,
+            >,
+        ),
     }
 }

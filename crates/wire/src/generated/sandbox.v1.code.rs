@@ -337,6 +337,179 @@ impl ::buffa::Enumeration for Termination {
         ]
     }
 }
+#[allow(non_camel_case_types)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(i32)]
+pub enum ContextLoss {
+    CONTEXT_LOSS_UNSPECIFIED = 0i32,
+    /// The interpreter ended by itself, or somebody in the sandbox ended it.
+    CONTEXT_LOSS_DIED = 1i32,
+    /// The code could not be interrupted.
+    CONTEXT_LOSS_KILLED = 2i32,
+    /// The interpreter did not answer as it should.
+    CONTEXT_LOSS_BROKEN = 3i32,
+    /// The context was deleted or restarted under the run.
+    CONTEXT_LOSS_STOPPED = 4i32,
+}
+impl ContextLoss {
+    ///Idiomatic alias for [`Self::CONTEXT_LOSS_UNSPECIFIED`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const Unspecified: Self = Self::CONTEXT_LOSS_UNSPECIFIED;
+    ///Idiomatic alias for [`Self::CONTEXT_LOSS_DIED`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const Died: Self = Self::CONTEXT_LOSS_DIED;
+    ///Idiomatic alias for [`Self::CONTEXT_LOSS_KILLED`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const Killed: Self = Self::CONTEXT_LOSS_KILLED;
+    ///Idiomatic alias for [`Self::CONTEXT_LOSS_BROKEN`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const Broken: Self = Self::CONTEXT_LOSS_BROKEN;
+    ///Idiomatic alias for [`Self::CONTEXT_LOSS_STOPPED`]; `Debug` prints the variant name.
+    #[allow(non_upper_case_globals)]
+    pub const Stopped: Self = Self::CONTEXT_LOSS_STOPPED;
+}
+impl ::core::default::Default for ContextLoss {
+    fn default() -> Self {
+        Self::CONTEXT_LOSS_UNSPECIFIED
+    }
+}
+impl ::serde::Serialize for ContextLoss {
+    fn serialize<S: ::serde::Serializer>(
+        &self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        s.serialize_str(::buffa::Enumeration::proto_name(self))
+    }
+}
+impl<'de> ::serde::Deserialize<'de> for ContextLoss {
+    fn deserialize<D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        struct _V;
+        impl ::serde::de::Visitor<'_> for _V {
+            type Value = ContextLoss;
+            fn expecting(
+                &self,
+                f: &mut ::core::fmt::Formatter<'_>,
+            ) -> ::core::fmt::Result {
+                f.write_str(
+                    concat!("a string, integer, or null for ", stringify!(ContextLoss)),
+                )
+            }
+            fn visit_str<E: ::serde::de::Error>(
+                self,
+                v: &str,
+            ) -> ::core::result::Result<ContextLoss, E> {
+                <ContextLoss as ::buffa::Enumeration>::from_proto_name(v)
+                    .ok_or_else(|| { ::serde::de::Error::unknown_variant(v, &[]) })
+            }
+            fn visit_i64<E: ::serde::de::Error>(
+                self,
+                v: i64,
+            ) -> ::core::result::Result<ContextLoss, E> {
+                let v32 = i32::try_from(v)
+                    .map_err(|_| {
+                        ::serde::de::Error::custom(
+                            ::buffa::alloc::format!("enum value {v} out of i32 range"),
+                        )
+                    })?;
+                <ContextLoss as ::buffa::Enumeration>::from_i32(v32)
+                    .ok_or_else(|| {
+                        ::serde::de::Error::custom(
+                            ::buffa::alloc::format!("unknown enum value {v32}"),
+                        )
+                    })
+            }
+            fn visit_u64<E: ::serde::de::Error>(
+                self,
+                v: u64,
+            ) -> ::core::result::Result<ContextLoss, E> {
+                let v32 = i32::try_from(v)
+                    .map_err(|_| {
+                        ::serde::de::Error::custom(
+                            ::buffa::alloc::format!("enum value {v} out of i32 range"),
+                        )
+                    })?;
+                <ContextLoss as ::buffa::Enumeration>::from_i32(v32)
+                    .ok_or_else(|| {
+                        ::serde::de::Error::custom(
+                            ::buffa::alloc::format!("unknown enum value {v32}"),
+                        )
+                    })
+            }
+            fn visit_unit<E: ::serde::de::Error>(
+                self,
+            ) -> ::core::result::Result<ContextLoss, E> {
+                ::core::result::Result::Ok(::core::default::Default::default())
+            }
+        }
+        d.deserialize_any(_V)
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for ContextLoss {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+impl ::buffa::Enumeration for ContextLoss {
+    fn from_i32(value: i32) -> ::core::option::Option<Self> {
+        match value {
+            0i32 => ::core::option::Option::Some(Self::CONTEXT_LOSS_UNSPECIFIED),
+            1i32 => ::core::option::Option::Some(Self::CONTEXT_LOSS_DIED),
+            2i32 => ::core::option::Option::Some(Self::CONTEXT_LOSS_KILLED),
+            3i32 => ::core::option::Option::Some(Self::CONTEXT_LOSS_BROKEN),
+            4i32 => ::core::option::Option::Some(Self::CONTEXT_LOSS_STOPPED),
+            _ => ::core::option::Option::None,
+        }
+    }
+    fn to_i32(&self) -> i32 {
+        *self as i32
+    }
+    fn proto_name(&self) -> &'static str {
+        match self {
+            Self::CONTEXT_LOSS_UNSPECIFIED => "CONTEXT_LOSS_UNSPECIFIED",
+            Self::CONTEXT_LOSS_DIED => "CONTEXT_LOSS_DIED",
+            Self::CONTEXT_LOSS_KILLED => "CONTEXT_LOSS_KILLED",
+            Self::CONTEXT_LOSS_BROKEN => "CONTEXT_LOSS_BROKEN",
+            Self::CONTEXT_LOSS_STOPPED => "CONTEXT_LOSS_STOPPED",
+        }
+    }
+    fn from_proto_name(name: &str) -> ::core::option::Option<Self> {
+        match name {
+            "CONTEXT_LOSS_UNSPECIFIED" => {
+                ::core::option::Option::Some(Self::CONTEXT_LOSS_UNSPECIFIED)
+            }
+            "CONTEXT_LOSS_DIED" => ::core::option::Option::Some(Self::CONTEXT_LOSS_DIED),
+            "CONTEXT_LOSS_KILLED" => {
+                ::core::option::Option::Some(Self::CONTEXT_LOSS_KILLED)
+            }
+            "CONTEXT_LOSS_BROKEN" => {
+                ::core::option::Option::Some(Self::CONTEXT_LOSS_BROKEN)
+            }
+            "CONTEXT_LOSS_STOPPED" => {
+                ::core::option::Option::Some(Self::CONTEXT_LOSS_STOPPED)
+            }
+            _ => ::core::option::Option::None,
+        }
+    }
+    fn values() -> &'static [Self] {
+        &[
+            Self::CONTEXT_LOSS_UNSPECIFIED,
+            Self::CONTEXT_LOSS_DIED,
+            Self::CONTEXT_LOSS_KILLED,
+            Self::CONTEXT_LOSS_BROKEN,
+            Self::CONTEXT_LOSS_STOPPED,
+        ]
+    }
+}
 #[derive(Clone, PartialEq, Default)]
 #[derive(::serde::Serialize, ::serde::Deserialize)]
 #[serde(default)]
@@ -1780,13 +1953,26 @@ pub struct Display {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
     )]
     pub bundle_json: ::buffa::alloc::string::String,
+    /// It is the value of the last expression of code that a context ran.
+    ///
+    /// Field 2: `is_result`
+    #[serde(
+        rename = "isResult",
+        alias = "is_result",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub is_result: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
 }
 impl ::core::fmt::Debug for Display {
     fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-        f.debug_struct("Display").field("bundle_json", &self.bundle_json).finish()
+        f.debug_struct("Display")
+            .field("bundle_json", &self.bundle_json)
+            .field("is_result", &self.is_result)
+            .finish()
     }
 }
 impl Display {
@@ -1819,6 +2005,9 @@ impl ::buffa::Message for Display {
         if !self.bundle_json.is_empty() {
             size += 1u64 + ::buffa::types::string_encoded_len(&self.bundle_json) as u64;
         }
+        if self.is_result {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -1831,6 +2020,9 @@ impl ::buffa::Message for Display {
         use ::buffa::Enumeration as _;
         if !self.bundle_json.is_empty() {
             ::buffa::types::put_string_field(1u32, &self.bundle_json, buf);
+        }
+        if self.is_result {
+            ::buffa::types::put_bool_field(2u32, self.is_result, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -1852,6 +2044,13 @@ impl ::buffa::Message for Display {
                 )?;
                 ::buffa::types::merge_string(&mut self.bundle_json, buf)?;
             }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.is_result = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -1861,6 +2060,7 @@ impl ::buffa::Message for Display {
     }
     fn clear(&mut self) {
         self.bundle_json.clear();
+        self.is_result = false;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -1891,6 +2091,177 @@ pub const __DISPLAY_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::ty
     type_url: "type.googleapis.com/sandbox.v1.Display",
     to_json: ::buffa::type_registry::any_to_json::<Display>,
     from_json: ::buffa::type_registry::any_from_json::<Display>,
+    is_wkt: false,
+};
+/// What ended code that a context ran, as its language tells it.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct Raised {
+    /// Field 1: `name`
+    #[serde(
+        rename = "name",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub name: ::buffa::alloc::string::String,
+    /// Field 2: `value`
+    #[serde(
+        rename = "value",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub value: ::buffa::alloc::string::String,
+    /// Field 3: `traceback`
+    #[serde(
+        rename = "traceback",
+        with = "::buffa::json_helpers::proto_string",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_empty_str"
+    )]
+    pub traceback: ::buffa::alloc::string::String,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for Raised {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("Raised")
+            .field("name", &self.name)
+            .field("value", &self.value)
+            .field("traceback", &self.traceback)
+            .finish()
+    }
+}
+impl Raised {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Raised";
+}
+::buffa::impl_default_instance!(Raised);
+impl ::buffa::MessageName for Raised {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "Raised";
+    const FULL_NAME: &'static str = "sandbox.v1.Raised";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.Raised";
+}
+impl ::buffa::Message for Raised {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if !self.name.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.name) as u64;
+        }
+        if !self.value.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.value) as u64;
+        }
+        if !self.traceback.is_empty() {
+            size += 1u64 + ::buffa::types::string_encoded_len(&self.traceback) as u64;
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if !self.name.is_empty() {
+            ::buffa::types::put_string_field(1u32, &self.name, buf);
+        }
+        if !self.value.is_empty() {
+            ::buffa::types::put_string_field(2u32, &self.value, buf);
+        }
+        if !self.traceback.is_empty() {
+            ::buffa::types::put_string_field(3u32, &self.traceback, buf);
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.name, buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.value, buf)?;
+            }
+            3u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::types::merge_string(&mut self.traceback, buf)?;
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.name.clear();
+        self.value.clear();
+        self.traceback.clear();
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for Raised {
+    const PROTO_FQN: &'static str = "sandbox.v1.Raised";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for Raised {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __RAISED_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.Raised",
+    to_json: ::buffa::type_registry::any_to_json::<Raised>,
+    from_json: ::buffa::type_registry::any_from_json::<Raised>,
     is_wkt: false,
 };
 /// A stream that was larger than what is kept of it, whole.
@@ -2180,6 +2551,14 @@ pub struct Ended {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub warm: bool,
+    /// Of a run in a context.
+    ///
+    /// Field 14: `context`
+    #[serde(
+        rename = "context",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_unset_message_field"
+    )]
+    pub context: ::buffa::MessageField<ContextEnd, ::buffa::Inline<ContextEnd>>,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -2200,6 +2579,7 @@ impl ::core::fmt::Debug for Ended {
             .field("artifacts_omitted", &self.artifacts_omitted)
             .field("in_compile", &self.in_compile)
             .field("warm", &self.warm)
+            .field("context", &self.context)
             .finish()
     }
 }
@@ -2284,6 +2664,14 @@ impl ::buffa::Message for Ended {
         if self.warm {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.context.is_set() {
+            let __slot = __cache.reserve();
+            let inner_size = self.context.compute_size(__cache);
+            __cache.set(__slot, inner_size);
+            size
+                += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
+                    + inner_size as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -2345,6 +2733,14 @@ impl ::buffa::Message for Ended {
         }
         if self.warm {
             ::buffa::types::put_bool_field(13u32, self.warm, buf);
+        }
+        if self.context.is_set() {
+            ::buffa::types::put_len_delimited_header(
+                14u32,
+                u64::from(__cache.consume_next()),
+                buf,
+            );
+            self.context.write_to(__cache, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -2460,6 +2856,17 @@ impl ::buffa::Message for Ended {
                 )?;
                 self.warm = ::buffa::types::decode_bool(buf)?;
             }
+            14u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::Message::merge_length_delimited(
+                    self.context.get_or_insert_default(),
+                    buf,
+                    ctx,
+                )?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -2481,6 +2888,7 @@ impl ::buffa::Message for Ended {
         self.artifacts_omitted = 0u32;
         self.in_compile = false;
         self.warm = false;
+        self.context = ::buffa::MessageField::none();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -2511,6 +2919,165 @@ pub const __ENDED_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type
     type_url: "type.googleapis.com/sandbox.v1.Ended",
     to_json: ::buffa::type_registry::any_to_json::<Ended>,
     from_json: ::buffa::type_registry::any_from_json::<Ended>,
+    is_wkt: false,
+};
+/// What became of the context that a run was in.
+#[derive(Clone, PartialEq, Default)]
+#[derive(::serde::Serialize, ::serde::Deserialize)]
+#[serde(default)]
+pub struct ContextEnd {
+    /// Its interpreter was started for this run.
+    ///
+    /// Field 1: `created`
+    #[serde(
+        rename = "created",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub created: bool,
+    /// Why its state is gone; unspecified when it is kept.
+    ///
+    /// Field 2: `loss`
+    #[serde(
+        rename = "loss",
+        with = "::buffa::json_helpers::proto_enum",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_default_enum_value"
+    )]
+    pub loss: ::buffa::EnumValue<ContextLoss>,
+    #[serde(skip)]
+    #[doc(hidden)]
+    pub __buffa_unknown_fields: ::buffa::UnknownFields,
+}
+impl ::core::fmt::Debug for ContextEnd {
+    fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+        f.debug_struct("ContextEnd")
+            .field("created", &self.created)
+            .field("loss", &self.loss)
+            .finish()
+    }
+}
+impl ContextEnd {
+    /// Protobuf type URL for this message, for use with `Any::pack` and
+    /// `Any::unpack_if`.
+    ///
+    /// Format: `type.googleapis.com/<fully.qualified.TypeName>`
+    pub const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ContextEnd";
+}
+::buffa::impl_default_instance!(ContextEnd);
+impl ::buffa::MessageName for ContextEnd {
+    const PACKAGE: &'static str = "sandbox.v1";
+    const NAME: &'static str = "ContextEnd";
+    const FULL_NAME: &'static str = "sandbox.v1.ContextEnd";
+    const TYPE_URL: &'static str = "type.googleapis.com/sandbox.v1.ContextEnd";
+}
+impl ::buffa::Message for ContextEnd {
+    /// Returns the total encoded size in bytes.
+    ///
+    /// Accumulates in `u64` (which cannot overflow for in-memory
+    /// data) and saturates to `u32` at return, so a message whose
+    /// encoded size exceeds the 2 GiB protobuf limit yields a value
+    /// above [`::buffa::MAX_MESSAGE_BYTES`] that the encode entry
+    /// points reject, never a silently wrapped size.
+    #[allow(clippy::let_and_return)]
+    fn compute_size(&self, _cache: &mut ::buffa::SizeCache) -> u32 {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        let mut size = 0u64;
+        if self.created {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        {
+            let val = self.loss.to_i32();
+            if val != 0 {
+                size += 1u64 + ::buffa::types::int32_encoded_len(val) as u64;
+            }
+        }
+        size += self.__buffa_unknown_fields.encoded_len() as u64;
+        ::buffa::saturate_size(size)
+    }
+    fn write_to(
+        &self,
+        _cache: &mut ::buffa::SizeCache,
+        buf: &mut impl ::buffa::EncodeSink,
+    ) {
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        if self.created {
+            ::buffa::types::put_bool_field(1u32, self.created, buf);
+        }
+        {
+            let val = self.loss.to_i32();
+            if val != 0 {
+                ::buffa::types::put_int32_field(2u32, val, buf);
+            }
+        }
+        self.__buffa_unknown_fields.write_to(buf);
+    }
+    fn merge_field(
+        &mut self,
+        tag: ::buffa::encoding::Tag,
+        buf: &mut impl ::buffa::bytes::Buf,
+        ctx: ::buffa::DecodeContext<'_>,
+    ) -> ::core::result::Result<(), ::buffa::DecodeError> {
+        #[allow(unused_imports)]
+        use ::buffa::bytes::Buf as _;
+        #[allow(unused_imports)]
+        use ::buffa::Enumeration as _;
+        match tag.field_number() {
+            1u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.created = ::buffa::types::decode_bool(buf)?;
+            }
+            2u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.loss = ::buffa::EnumValue::from(::buffa::types::decode_int32(buf)?);
+            }
+            _ => {
+                self.__buffa_unknown_fields
+                    .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
+            }
+        }
+        ::core::result::Result::Ok(())
+    }
+    fn clear(&mut self) {
+        self.created = false;
+        self.loss = ::buffa::EnumValue::from(0);
+        self.__buffa_unknown_fields.clear();
+    }
+}
+impl ::buffa::ExtensionSet for ContextEnd {
+    const PROTO_FQN: &'static str = "sandbox.v1.ContextEnd";
+    fn unknown_fields(&self) -> &::buffa::UnknownFields {
+        &self.__buffa_unknown_fields
+    }
+    fn unknown_fields_mut(&mut self) -> &mut ::buffa::UnknownFields {
+        &mut self.__buffa_unknown_fields
+    }
+}
+impl ::buffa::json_helpers::ProtoElemJson for ContextEnd {
+    fn serialize_proto_json<S: ::serde::Serializer>(
+        v: &Self,
+        s: S,
+    ) -> ::core::result::Result<S::Ok, S::Error> {
+        ::serde::Serialize::serialize(v, s)
+    }
+    fn deserialize_proto_json<'de, D: ::serde::Deserializer<'de>>(
+        d: D,
+    ) -> ::core::result::Result<Self, D::Error> {
+        <Self as ::serde::Deserialize>::deserialize(d)
+    }
+}
+#[doc(hidden)]
+pub const __CONTEXT_END_JSON_ANY: ::buffa::type_registry::JsonAnyEntry = ::buffa::type_registry::JsonAnyEntry {
+    type_url: "type.googleapis.com/sandbox.v1.ContextEnd",
+    to_json: ::buffa::type_registry::any_to_json::<ContextEnd>,
+    from_json: ::buffa::type_registry::any_from_json::<ContextEnd>,
     is_wkt: false,
 };
 #[derive(Clone, PartialEq, Default)]
@@ -2597,6 +3164,14 @@ impl ::buffa::Message for RunResponse {
                         += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
                             + inner as u64;
                 }
+                __buffa::oneof::run_response::Event::Raised(x) => {
+                    let __slot = __cache.reserve();
+                    let inner = x.compute_size(__cache);
+                    __cache.set(__slot, inner);
+                    size
+                        += 1u64 + ::buffa::encoding::varint_len(inner as u64) as u64
+                            + inner as u64;
+                }
             }
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -2646,6 +3221,14 @@ impl ::buffa::Message for RunResponse {
                 __buffa::oneof::run_response::Event::Display(x) => {
                     ::buffa::types::put_len_delimited_header(
                         5u32,
+                        u64::from(__cache.consume_next()),
+                        buf,
+                    );
+                    x.write_to(__cache, buf);
+                }
+                __buffa::oneof::run_response::Event::Raised(x) => {
+                    ::buffa::types::put_len_delimited_header(
+                        6u32,
                         u64::from(__cache.consume_next()),
                         buf,
                     );
@@ -2761,6 +3344,26 @@ impl ::buffa::Message for RunResponse {
                     ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
                     self.event = ::core::option::Option::Some(
                         __buffa::oneof::run_response::Event::Display(
+                            ::buffa::alloc::boxed::Box::new(val),
+                        ),
+                    );
+                }
+            }
+            6u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                if let ::core::option::Option::Some(
+                    __buffa::oneof::run_response::Event::Raised(ref mut existing),
+                ) = self.event
+                {
+                    ::buffa::Message::merge_length_delimited(&mut **existing, buf, ctx)?;
+                } else {
+                    let mut val = ::core::default::Default::default();
+                    ::buffa::Message::merge_length_delimited(&mut val, buf, ctx)?;
+                    self.event = ::core::option::Option::Some(
+                        __buffa::oneof::run_response::Event::Raised(
                             ::buffa::alloc::boxed::Box::new(val),
                         ),
                     );
@@ -2925,6 +3528,30 @@ impl<'de> ::serde::Deserialize<'de> for RunResponse {
                                 }
                                 __oneof_event = Some(
                                     __buffa::oneof::run_response::Event::Display(
+                                        ::buffa::alloc::boxed::Box::new(v),
+                                    ),
+                                );
+                            }
+                        }
+                        "raised" => {
+                            let v: ::core::option::Option<Raised> = map
+                                .next_value_seed(
+                                    ::buffa::json_helpers::NullableDeserializeSeed(
+                                        ::buffa::json_helpers::DefaultDeserializeSeed::<
+                                            Raised,
+                                        >::new(),
+                                    ),
+                                )?;
+                            if let Some(v) = v {
+                                if __oneof_event.is_some() {
+                                    return Err(
+                                        ::serde::de::Error::custom(
+                                            "multiple oneof fields set for 'event'",
+                                        ),
+                                    );
+                                }
+                                __oneof_event = Some(
+                                    __buffa::oneof::run_response::Event::Raised(
                                         ::buffa::alloc::boxed::Box::new(v),
                                     ),
                                 );

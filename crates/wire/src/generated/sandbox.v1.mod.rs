@@ -2,6 +2,7 @@
 
 include!("sandbox.v1.error.rs");
 include!("sandbox.v1.code.rs");
+include!("sandbox.v1.context.rs");
 include!("sandbox.v1.search.rs");
 include!("sandbox.v1.workspace.rs");
 #[allow(
@@ -23,6 +24,7 @@ pub mod __buffa {
         use super::*;
         include!("sandbox.v1.error.__view.rs");
         include!("sandbox.v1.code.__view.rs");
+        include!("sandbox.v1.context.__view.rs");
         include!("sandbox.v1.search.__view.rs");
         include!("sandbox.v1.workspace.__view.rs");
         pub mod oneof {
@@ -48,9 +50,20 @@ pub mod __buffa {
         reg.register_json_any(super::__OUTPUT_JSON_ANY);
         reg.register_json_any(super::__ARTIFACT_JSON_ANY);
         reg.register_json_any(super::__DISPLAY_JSON_ANY);
+        reg.register_json_any(super::__RAISED_JSON_ANY);
         reg.register_json_any(super::__OUTPUT_FILE_JSON_ANY);
         reg.register_json_any(super::__ENDED_JSON_ANY);
+        reg.register_json_any(super::__CONTEXT_END_JSON_ANY);
         reg.register_json_any(super::__RUN_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__RUN_IN_CONTEXT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__CONTEXT_LIMITS_JSON_ANY);
+        reg.register_json_any(super::__LIST_CONTEXTS_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__LIST_CONTEXTS_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__CONTEXT_JSON_ANY);
+        reg.register_json_any(super::__RESTART_CONTEXT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__RESTART_CONTEXT_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__DELETE_CONTEXT_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__DELETE_CONTEXT_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__GREP_REQUEST_JSON_ANY);
         reg.register_json_any(super::__GREP_MATCH_JSON_ANY);
         reg.register_json_any(super::__GREP_COUNT_JSON_ANY);
@@ -117,6 +130,10 @@ pub use self::__buffa::view::DisplayView;
 #[doc(inline)]
 pub use self::__buffa::view::DisplayOwnedView;
 #[doc(inline)]
+pub use self::__buffa::view::RaisedView;
+#[doc(inline)]
+pub use self::__buffa::view::RaisedOwnedView;
+#[doc(inline)]
 pub use self::__buffa::view::OutputFileView;
 #[doc(inline)]
 pub use self::__buffa::view::OutputFileOwnedView;
@@ -125,9 +142,49 @@ pub use self::__buffa::view::EndedView;
 #[doc(inline)]
 pub use self::__buffa::view::EndedOwnedView;
 #[doc(inline)]
+pub use self::__buffa::view::ContextEndView;
+#[doc(inline)]
+pub use self::__buffa::view::ContextEndOwnedView;
+#[doc(inline)]
 pub use self::__buffa::view::RunResponseView;
 #[doc(inline)]
 pub use self::__buffa::view::RunResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::RunInContextRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::RunInContextRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ContextLimitsView;
+#[doc(inline)]
+pub use self::__buffa::view::ContextLimitsOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ListContextsRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::ListContextsRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ListContextsResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::ListContextsResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ContextView;
+#[doc(inline)]
+pub use self::__buffa::view::ContextOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::RestartContextRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::RestartContextRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::RestartContextResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::RestartContextResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::DeleteContextRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::DeleteContextRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::DeleteContextResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::DeleteContextResponseOwnedView;
 #[doc(inline)]
 pub use self::__buffa::view::GrepRequestView;
 #[doc(inline)]
@@ -255,5 +312,6 @@ pub use self::__buffa::view::UsageResponseOwnedView;
 #[doc(inline)]
 pub use self::__buffa::register_types;
 include!("sandbox.v1.code.__connect.rs");
+include!("sandbox.v1.context.__connect.rs");
 include!("sandbox.v1.search.__connect.rs");
 include!("sandbox.v1.workspace.__connect.rs");

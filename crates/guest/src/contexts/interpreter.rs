@@ -1,0 +1,274 @@
+//! A living interpreter: its process, its streams, and the channel to it.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use connectrpc::ConnectError;
+use sandbox_core::ErrorCode;
+use tokio::net::unix::pipe;
+
+use super::{
+    channel::{Channel, NoReply, Reply},
+    driver::Driver,
+};
+use crate::{
+    display::{self, Display},
+    error::error,
+    run::{
+        Control, Earlier, Extra, KILLED, Running, Start, Starter, discard, input_pipe, null_input,
+        output_pipe,
+    },
+    state::Guest,
+    supervise::control::Exit,
+};
+
+/// How long it may take to be ready for code.
+const START_LIMIT: Duration = Duration::from_secs(15);
+/// How long the end of a process may come after that of its channel.
+const END_LIMIT: Duration = Duration::from_secs(1);
+/// What is kept of a stream between two runs: the newest.
+const MAX_EARLIER_BYTES: usize = 64 * 1024;
+/// Of what it said before it failed to start.
+const MAX_LAST_WORDS: usize = 500;
+/// What a shell says of a command that it did not find.
+const NOT_FOUND: i32 = 127;
+const FILE: &str = "{file}";
+
+/// How an interpreter is started.
+#[derive(Clone)]
+pub(super) struct Spec {
+    pub driver: Driver,
+    pub argv: Vec<String>,
+    pub data_bytes: Option<u64>,
+    /// What its code displays is kept.
+    pub artifacts: bool,
+}
+
+pub(super) struct Interpreter {
+    pub process: Process,
+    pub channel: Channel,
+    pub stdout: Stream,
+    pub stderr: Stream,
+    pub display: Option<Display>,
+}
+
+/// Its process, which may have ended.
+pub(super) struct Process {
+    pub pid: i32,
+    running: Running,
+    exit: Option<Exit>,
+}
+
+/// An output stream, and what came of it that belongs to no run yet.
+pub(super) struct Stream {
+    pub pipe: pipe::Receiver,
+    pub earlier: Earlier,
+}
+
+impl Interpreter {
+    pub async fn start(
+        guest: &Arc<Guest>,
+        starter: &Starter,
+        spec: &Spec,
+    ) -> Result<Self, ConnectError> {
+        let mut interpreter = Self::spawn(guest, starter, spec).await?;
+        let ready = tokio::time::timeout(START_LIMIT, interpreter.channel.next()).await;
+        match ready {
+            Ok(Ok(Reply::Ready)) => Ok(interpreter),
+            Ok(_) => Err(interpreter.failed(spec).await),
+            Err(_) => {
+                interpreter.end().await;
+                Err(error(
+                    ErrorCode::SandboxExhausted,
+                    "the interpreter did not start in time",
+                ))
+            }
+        }
+    }
+
+    async fn spawn(
+        guest: &Arc<Guest>,
+        starter: &Starter,
+        spec: &Spec,
+    ) -> Result<Self, ConnectError> {
+        let mut env = guest.env();
+        let programs = programs(guest).await.map_err(no_room)?;
+        let mut display = None;
+        if spec.driver == Driver::Python {
+            // A context that cannot display is a context all the same.
+            if spec.artifacts {
+                display = Display::prepare(guest).ok();
+            }
+            let folder = display.as_ref().map(Display::folder).unwrap_or_default();
+            display::tell(&mut env, &programs, &folder);
+        }
+        let program = programs.join(spec.driver.file_name());
+        let argv = spec.argv.iter().map(|word| match word.as_str() {
+            FILE => program.to_string_lossy().into_owned(),
+            word => word.to_owned(),
+        });
+        let (stdout, from_stdout) = output_pipe().map_err(no_room)?;
+        let (stderr, from_stderr) = output_pipe().map_err(no_room)?;
+        let (asked, requests) = input_pipe().map_err(no_room)?;
+        let (answered, replies) = output_pipe().map_err(no_room)?;
+        let start = Start {
+            argv: argv.collect(),
+            env,
+            cwd: guest.workspace.clone(),
+            stdin: null_input().map_err(no_room)?,
+            stdout,
+            stderr,
+            terminal: false,
+        };
+        let extra = Extra {
+            fds: vec![asked, answered],
+            data_bytes: spec.data_bytes,
+        };
+        let running = starter.start_with(start, extra).await?;
+        Ok(Self {
+            process: Process::new(running),
+            channel: Channel::new(requests, replies),
+            stdout: Stream::new(from_stdout),
+            stderr: Stream::new(from_stderr),
+            display,
+        })
+    }
+
+    /// Why it is not ready, in its own words.
+    async fn failed(mut self, spec: &Spec) -> ConnectError {
+        let exit = self.process.exit_after(&NoReply::Closed).await;
+        self.stderr.read_now();
+        let said = String::from_utf8_lossy(&self.stderr.earlier.data).into_owned();
+        let said = &said[said.ceil_char_boundary(said.len().saturating_sub(MAX_LAST_WORDS))..];
+        self.end().await;
+        if exit.is_some_and(|exit| exit.code == NOT_FOUND) {
+            let program = spec.argv.first().map_or("", String::as_str);
+            return error(
+                ErrorCode::NotInstalled,
+                format!("`{program}` is not installed in the sandbox"),
+            );
+        }
+        error(
+            ErrorCode::SandboxExhausted,
+            format!("the interpreter did not start: {}", said.trim()),
+        )
+    }
+
+    /// Reads what comes of it while it has no run, until it ends.
+    pub async fn rest(&mut self) {
+        loop {
+            let is_open = tokio::select! {
+                _ = self.process.ended() => return,
+                is_open = self.stdout.read() => is_open,
+                is_open = self.stderr.read() => is_open,
+            };
+            if !is_open {
+                // Code has closed it; only the end matters now.
+                self.process.ended().await;
+                return;
+            }
+        }
+    }
+
+    /// Ends it and all that it started.
+    pub async fn end(mut self) {
+        self.process.kill().await;
+        // What it has left behind, if it ended by itself, must not die of a closed pipe.
+        tokio::spawn(discard(self.stdout.pipe));
+        tokio::spawn(discard(self.stderr.pipe));
+        if let Some(display) = self.display {
+            let _ = tokio::task::spawn_blocking(move || drop(display)).await;
+        }
+    }
+}
+
+impl Process {
+    fn new(running: Running) -> Self {
+        Self {
+            pid: running.pid,
+            running,
+            exit: None,
+        }
+    }
+
+    pub fn control(&self) -> Control {
+        self.running.control.clone()
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&mut self) -> Exit {
+        match self.exit {
+            Some(exit) => exit,
+            None => *self.exit.insert(self.running.ended().await),
+        }
+    }
+
+    pub async fn kill(&mut self) -> Exit {
+        match self.exit {
+            Some(exit) => exit,
+            None => *self.exit.insert(self.running.end(Duration::ZERO).await),
+        }
+    }
+
+    /// How it ended, if that is why it does not reply.
+    pub async fn exit_after(&mut self, why: &NoReply) -> Option<Exit> {
+        match why {
+            NoReply::Nonsense => None,
+            NoReply::Closed => tokio::time::timeout(END_LIMIT, self.ended()).await.ok(),
+        }
+    }
+
+    pub fn exit(&self) -> Exit {
+        self.exit.unwrap_or(KILLED)
+    }
+}
+
+impl Stream {
+    fn new(pipe: pipe::Receiver) -> Self {
+        Self {
+            pipe,
+            earlier: Earlier::default(),
+        }
+    }
+
+    /// Waits for output and keeps it; false at the stream's end.
+    async fn read(&mut self) -> bool {
+        self.pipe.readable().await.is_ok() && self.read_now()
+    }
+
+    fn read_now(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        loop {
+            match self.pipe.try_read(&mut buffer) {
+                Ok(0) => return false,
+                Ok(read) => self.keep(&buffer[..read]),
+                Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+            }
+        }
+    }
+
+    fn keep(&mut self, data: &[u8]) {
+        let kept = &mut self.earlier;
+        kept.data.extend_from_slice(data);
+        // Not at each byte beyond: moving what is kept takes time.
+        if kept.data.len() > 2 * MAX_EARLIER_BYTES {
+            let over = kept.data.len() - MAX_EARLIER_BYTES;
+            kept.data.drain(..over);
+            kept.dropped += over as u64;
+        }
+    }
+}
+
+/// Where the programs that keep interpreters are.
+async fn programs(guest: &Arc<Guest>) -> std::io::Result<PathBuf> {
+    let guest = Arc::clone(guest);
+    tokio::task::spawn_blocking(move || guest.context_programs.path())
+        .await
+        .map_err(std::io::Error::other)?
+}
+
+fn no_room(cause: std::io::Error) -> ConnectError {
+    error(
+        ErrorCode::SandboxExhausted,
+        format!("the sandbox has no room for a context: {cause}"),
+    )
+}

@@ -1,0 +1,9 @@
+//! Contexts, with real interpreters.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "../support/mod.rs"]
+mod guest;
+mod life;
+mod python;
+mod support;
