@@ -39,6 +39,15 @@ const OF_CONTEXTS: Files = &[
         "context.py",
         include_str!("../contexts/programs/context.py"),
     ),
+    (
+        "context.js",
+        include_str!("../contexts/programs/context.js"),
+    ),
+    ("context.R", include_str!("../contexts/programs/context.R")),
+    (
+        "context.sh",
+        include_str!("../contexts/programs/context.sh"),
+    ),
 ];
 
 /// A folder of files outside the workspace, made when it is first needed.

@@ -4,6 +4,8 @@
 
 #[path = "../support/mod.rs"]
 mod guest;
+mod ipython;
+mod languages;
 mod life;
 mod python;
 mod support;

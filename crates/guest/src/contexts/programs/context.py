@@ -191,8 +191,12 @@ class _Plain:
 
 
 def _with_ipython(module):
+    import re
     import tempfile
     import warnings
+
+    our_display = builtins.display
+    colours = re.compile("\x1b\\[[0-9;]*m")
 
     # It would write its history and profile to the home folder.
     home = os.environ.setdefault("IPYTHONDIR", os.path.join(tempfile.gettempdir(), ".ipython"))
@@ -251,7 +255,7 @@ def _with_ipython(module):
                 outcome.raised(error, self.lines or f"{type(error).__name__}: {error}")
 
         def _showtraceback(self, etype, evalue, stb):
-            self.lines = self.InteractiveTB.stb2text(stb)
+            self.lines = colours.sub("", self.InteractiveTB.stb2text(stb))
 
         def ask_exit(self):
             raise SystemExit(0)
@@ -268,15 +272,8 @@ def _with_ipython(module):
     config.HistoryManager.hist_file = ":memory:"
     warnings.filterwarnings("ignore", message="To exit: use")
     shell = _Shell.instance(config=config, user_module=module, ipython_dir=home)
-    # Set as such, the name of no colours differs from version to version.
-    for name in ("nocolor", "NoColor"):
-        try:
-            shell.colors = name
-            break
-        except Exception:
-            pass
     # One `display` for all: it makes artifacts too.
-    shell.builtin_trap.auto_builtins["display"] = builtins.display
+    builtins.display = shell.builtin_trap.auto_builtins["display"] = our_display
     plain_bundle = _display._bundle
 
     def bundle(thing):

@@ -1,0 +1,160 @@
+//! A context of Python where IPython is installed.
+
+use std::{path::PathBuf, process::Command};
+
+use sandbox_core::{ContextDriver, ContextLoss, RunRequest, Termination};
+
+use crate::{
+    guest::TestGuest,
+    support::{Kind, Ran, kind, run, wish, within},
+};
+
+/// The version that is tested; of PyPI, put into a folder of the target directory once.
+const IPYTHON: &str = "ipython==8.37.0";
+
+fn folder() -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ipython-8.37.0");
+    let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
+    lock.lock().unwrap();
+    if !folder.join("done").exists() {
+        let _ = std::fs::remove_dir_all(&folder);
+        let installed = Command::new("python3")
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args(["--no-compile", "--target"])
+            .args([folder.as_os_str(), IPYTHON.as_ref()])
+            .status()
+            .unwrap();
+        assert!(installed.success(), "{IPYTHON} could not be installed");
+        std::fs::write(folder.join("done"), "").unwrap();
+    }
+    folder
+}
+
+/// Python that finds IPython, and says so.
+fn ipython() -> Kind {
+    let path = format!("PYTHONPATH=$PYTHONPATH:{}", folder().display());
+    let script = format!("{path} exec /usr/bin/python3 -u \"$0\"");
+    kind(
+        "python",
+        ContextDriver::Python,
+        &["sh", "-c", &script, "{file}"],
+    )
+}
+
+async fn ipy(guest: &TestGuest, code: &str) -> Ran {
+    run(guest, wish(&ipython(), "main", code)).await
+}
+
+#[tokio::test]
+async fn it_is_used_with_its_magics() {
+    let guest = TestGuest::start().await;
+    let ran = ipy(&guest, "get_ipython() is not None").await;
+    assert_eq!(ran.value(), Some("True"), "{ran:?}");
+    assert_eq!((ran.stdout().as_str(), ran.stderr().as_str()), ("", ""));
+    for (code, value) in [
+        ("x = 41", None),
+        ("x + 1", Some("42")),
+        ("_ + 1", Some("43")),
+        ("x;", None),
+        ("'text'", Some("'text'")),
+        ("import asyncio\nawait asyncio.sleep(0, x)", Some("41")),
+        ("a = !echo from the shell\na", Some("['from the shell']")),
+        ("Out[3]", Some("42")),
+        ("%%capture out\nprint(1)", None),
+        ("out.stdout", Some("'1\\n'")),
+        ("__name__", Some("'__main__'")),
+    ] {
+        let ran = ipy(&guest, code).await;
+        assert_eq!(ran.value(), value, "{code}: {ran:?}");
+    }
+    let ran = ipy(&guest, "print('first', flush=True)\n!echo second; cat").await;
+    assert_eq!(ran.stdout(), "first\nsecond\n");
+    let ran = ipy(&guest, "%cd /tmp").await;
+    assert!(ran.stdout().contains("/tmp"), "{ran:?}");
+    let ran = ipy(
+        &guest,
+        "from IPython.display import HTML, display as show\nshow(HTML('<b>'))\nHTML('<i>')",
+    )
+    .await;
+    assert_eq!(ran.results[0]["text/html"], "<b>");
+    assert_eq!(ran.results[1]["text/html"], "<i>");
+    assert_eq!(ran.main_result, Some(1));
+}
+
+#[tokio::test]
+async fn its_exceptions_are_told_and_not_printed() {
+    let guest = TestGuest::start().await;
+    for (code, name) in [
+        ("1 / 0", "ZeroDivisionError"),
+        ("x = = 1", "SyntaxError"),
+        ("import sys\nsys.exit(3)", "SystemExit"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    ] {
+        let ran = ipy(&guest, code).await;
+        assert_eq!(ran.error().0, name, "{code}");
+        assert_eq!(
+            (ran.stdout().as_str(), ran.stderr().as_str()),
+            ("", ""),
+            "{code}"
+        );
+        let traceback = &ran.outcome.raised.as_ref().unwrap().traceback;
+        assert!(
+            traceback.contains(name) && !traceback.contains('\u{1b}'),
+            "{traceback}"
+        );
+    }
+    let ran = run(
+        &guest,
+        within(2500, wish(&ipython(), "main", "y = 1\nwhile True: y = 1")),
+    )
+    .await;
+    assert_eq!(
+        (ran.outcome.termination, ran.loss()),
+        (Termination::TimedOut, None)
+    );
+    assert_eq!(ipy(&guest, "y").await.value(), Some("1"));
+    let ran = ipy(&guest, "import os\nos._exit(1)").await;
+    assert_eq!(ran.loss(), Some(ContextLoss::Died));
+}
+
+#[tokio::test]
+async fn figures_and_tables_are_shown_as_without_it() {
+    let guest = TestGuest::start().await;
+    let ran = ipy(
+        &guest,
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1])\nplt.title('t')",
+    )
+    .await;
+    assert_eq!(
+        (ran.results.len(), ran.main_result),
+        (2, Some(0)),
+        "{ran:?}"
+    );
+    assert!(ran.results[1]["image/png"].starts_with("iVBOR"));
+    assert_eq!(ran.artifacts()[0].kind, "plot");
+    let ran = ipy(&guest, "fig = plt.figure(); plt.plot([1]); fig").await;
+    assert_eq!((ran.results.len(), ran.artifacts().len()), (1, 1));
+    assert!(ran.results[0].contains_key("image/png"));
+    let ran = ipy(
+        &guest,
+        "import pandas as pd\ndf = pd.DataFrame({'a': [1]})\ndisplay(df)\ndf",
+    )
+    .await;
+    assert!(
+        ran.results
+            .iter()
+            .all(|result| result["text/html"].contains("<table"))
+    );
+    assert_eq!((ran.results.len(), ran.artifacts().len()), (2, 1));
+    let bare = RunRequest {
+        artifacts: None,
+        ..wish(&ipython(), "bare", "display(1)")
+    };
+    assert_eq!(run(&guest, bare).await.results[0]["text/plain"], "1");
+}
