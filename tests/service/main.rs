@@ -8,6 +8,7 @@ mod artifact_packages;
 mod artifacts;
 mod audit;
 mod auth;
+mod contexts;
 mod created;
 mod docker;
 mod document;

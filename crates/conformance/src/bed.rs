@@ -14,7 +14,8 @@ use guest_client::{
 };
 use sandbox_backend::{Backend, Place};
 use sandbox_core::{
-    Error, Limits, Program, Result, RunOutcome, RunRequest, SandboxId, SandboxSpec, Termination,
+    ContextDriver, ContextLimits, Error, InContext, Limits, Program, Result, RunOutcome,
+    RunRequest, SandboxId, SandboxSpec, Script, Termination,
 };
 
 /// How long a case waits for what must come.
@@ -206,6 +207,23 @@ pub fn shell(script: &str) -> RunRequest {
 
 pub fn python(program: &str) -> RunRequest {
     request(&["python3", "-c", program])
+}
+
+/// Python code for the context of this name.
+pub fn in_context(name: &str, code: &str) -> RunRequest {
+    let mut request = request(&["python3", "-u", "{file}"]);
+    request.program.script = Some(Script {
+        file_name: "main.py".into(),
+        source: code.to_owned().into(),
+        compile: Vec::new(),
+    });
+    request.context = Some(InContext {
+        name: name.parse().unwrap(),
+        language: "python".into(),
+        driver: ContextDriver::Python,
+        limits: ContextLimits::default(),
+    });
+    request
 }
 
 /// Waits for a state that nothing announces.

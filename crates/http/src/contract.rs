@@ -15,6 +15,7 @@ use utoipa::{
 };
 
 const MAX_ID_CHARS: usize = 128;
+const MAX_CONTEXT_CHARS: usize = 64;
 const ID_PATTERN: &str = "^[A-Za-z0-9_][A-Za-z0-9._-]*$";
 const ENV_NAME_PATTERN: &str = "^[A-Za-z_][A-Za-z0-9_]*$";
 const MAX_ENV: usize = 1024;
@@ -171,6 +172,11 @@ fn bound(name: &str, schema: &mut Schema) {
         "tenant_id" | "session_id" | "execution_id" if is(object, &Type::String) => {
             object.min_length = Some(1);
             object.max_length = Some(MAX_ID_CHARS);
+            object.pattern = Some(ID_PATTERN.into());
+        }
+        "context" if is(object, &Type::String) => {
+            object.min_length = Some(1);
+            object.max_length = Some(MAX_CONTEXT_CHARS);
             object.pattern = Some(ID_PATTERN.into());
         }
         "timeout_seconds" if is(object, &Type::Number) => {

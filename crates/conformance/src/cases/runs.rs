@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{ErrorCode, RunRequest, SandboxSpec, Termination};
+use sandbox_core::{ContextLoss, ErrorCode, RunRequest, SandboxSpec, Termination};
 
 use super::cases;
-use crate::bed::{Bed, code, python, request, shell, until};
+use crate::bed::{Bed, code, in_context, python, request, shell, until};
 
 cases! {
     exit_codes: "a program's exit code is told";
@@ -24,6 +24,7 @@ cases! {
     at_once: "runs in one sandbox go on at the same time";
     kill_all: "a program that kills all it can kills only itself";
     python_runs: "Python runs, with threads and processes";
+    contexts: "an interpreter stays alive between runs, is interrupted, and ends with what it started";
 }
 
 async fn exit_codes(bed: Bed) {
@@ -229,4 +230,39 @@ async fn python_runs(bed: Bed) {
         .await
         .unwrap();
     assert_eq!(outcome.stdout.to_text(), "285 4\n", "{outcome:?}");
+}
+
+async fn contexts(bed: Bed) {
+    let sandbox = bed.start().await;
+    let run = async |code: &str| sandbox.try_run(in_context("main", code)).await.unwrap();
+    let first = run("x = 41\nprint('hello')").await;
+    assert_eq!(first.stdout.to_text(), "hello\n");
+    assert!(first.context.unwrap().created);
+    let second = run("print(x + 1)").await;
+    assert_eq!(second.stdout.to_text(), "42\n");
+    assert!(!second.context.unwrap().created);
+    let failed = run("1 / 0").await;
+    assert_eq!(failed.raised.unwrap().name, "ZeroDivisionError");
+    let slow = RunRequest {
+        timeout: Duration::from_secs(2),
+        ..in_context("main", "import time\ntime.sleep(60)")
+    };
+    let slow = sandbox.try_run(slow).await.unwrap();
+    assert_eq!(slow.termination, Termination::TimedOut);
+    assert_eq!(slow.context.unwrap().loss, None);
+    let child = "import subprocess\nprint(x, subprocess.Popen(['sleep', '77'], start_new_session=True).poll())";
+    assert_eq!(run(child).await.stdout.to_text(), "41 None\n");
+    let name = "main".parse().unwrap();
+    sandbox.guest().delete_context(&name).await.unwrap();
+    assert_eq!(
+        code(sandbox.guest().delete_context(&name).await),
+        "not_found"
+    );
+    let left = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c 'sleep 7[7]' || true";
+    assert_eq!(sandbox.sh(left).await.stdout.to_text(), "0\n");
+    let lost = run("import os\nos._exit(7)").await;
+    assert_eq!(
+        (lost.exit_code, lost.context.unwrap().loss),
+        (7, Some(ContextLoss::Died))
+    );
 }

@@ -51,6 +51,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
         [
             "delete /processes/{process_id}",
             "delete /sessions/{tenant_id}/{session_id}",
+            "delete /sessions/{tenant_id}/{session_id}/contexts/{context}",
             "get /artifacts",
             "get /artifacts/{artifact_id}",
             "get /audit",
@@ -71,6 +72,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "get /sessions",
             "get /sessions/{tenant_id}/{session_id}",
             "get /sessions/{tenant_id}/{session_id}/archive",
+            "get /sessions/{tenant_id}/{session_id}/contexts",
             "post /bash",
             "post /delete",
             "post /edit",
@@ -86,6 +88,7 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /read",
             "post /read_binary",
             "post /sessions/{tenant_id}/{session_id}",
+            "post /sessions/{tenant_id}/{session_id}/contexts/{context}/restart",
             "post /sessions/{tenant_id}/{session_id}/copy",
             "post /write",
         ]

@@ -238,6 +238,8 @@ def _with_ipython(module):
         outcome = None
         displayhook_class = Type(Hook)
         display_pub_class = Type(Publisher)
+        # Else commands had a terminal, and waited for input that nobody gives.
+        system = InteractiveShell.system_raw
 
         def run(self, code, outcome):
             _Shell.outcome = outcome

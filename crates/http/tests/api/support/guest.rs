@@ -46,6 +46,7 @@ pub async fn serve(io: tokio::io::DuplexStream, guest: Guest) {
     let guest = Arc::new(guest);
     let router = Router::new()
         .add_service(Arc::clone(&guest) as Arc<Guest>)
+        .add_service(Arc::new(Interpreters(Arc::clone(&guest))))
         .add_service(Arc::new(Files(Arc::clone(&guest))))
         .add_service(Arc::new(Searcher));
     let rpc = ConnectRpcService::new(router);
@@ -160,6 +161,121 @@ impl Code for Guest {
             event(Event::from(ended)),
         ];
         Response::stream_ok(stream::iter(events).map(Ok))
+    }
+}
+
+/// They tell what they were asked, as a result. The code `raise` fails, `die` ends the
+/// interpreter; there is one context, `main`.
+struct Interpreters(Arc<Guest>);
+
+fn context(runs: u64) -> Context {
+    Context {
+        name: "main".into(),
+        language: "python".into(),
+        pid: 7,
+        runs,
+        age_ms: 2500,
+        idle_ms: 1500,
+        memory_bytes: 1 << 20,
+        ..Default::default()
+    }
+}
+
+impl Contexts for Interpreters {
+    async fn run(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, RunInContextRequest>,
+    ) -> ServiceResult<ServiceStream<RunResponse>> {
+        let request = request.to_owned_message();
+        if request.context == "busy" {
+            return Err(error("context_busy", "the context is busy"));
+        }
+        self.0.running.fetch_add(1, Ordering::SeqCst);
+        let running = Running(Arc::clone(&self.0.running));
+        let limits = request.limits.into_option().unwrap_or_default();
+        let said = json!({
+            "context": request.context, "language": request.language,
+            "driver": request.driver, "argv": request.argv, "code": request.code,
+            "timeout_ms": request.timeout_ms,
+            "limits": [limits.max_contexts as u64, limits.idle_ms, limits.data_bytes],
+        });
+        let show = |text: String, is_result| Display {
+            bundle_json: json!({"text/plain": text}).to_string(),
+            is_result,
+            ..Default::default()
+        };
+        let mut events = vec![Event::from(Started::default())];
+        events.push(Event::from(show("shown".into(), false)));
+        let failed = request.code == "raise";
+        if failed {
+            events.push(Event::from(Raised {
+                name: "ValueError".into(),
+                value: "bad".into(),
+                traceback: "Traceback: ValueError: bad".into(),
+                ..Default::default()
+            }));
+        } else {
+            events.push(Event::from(show(said.to_string(), true)));
+        }
+        let loss = match request.code.as_str() {
+            "die" => ContextLoss::CONTEXT_LOSS_DIED,
+            _ => ContextLoss::CONTEXT_LOSS_UNSPECIFIED,
+        };
+        events.push(Event::from(Ended {
+            exit_code: i32::from(failed),
+            termination: Termination::TERMINATION_EXITED.into(),
+            context: Some(ContextEnd {
+                created: true,
+                loss: loss.into(),
+                ..Default::default()
+            })
+            .into(),
+            ..Default::default()
+        }));
+        Response::stream_ok(stream::iter(events).map(move |event| {
+            let _ = &running;
+            Ok(RunResponse {
+                event: Some(event),
+                ..Default::default()
+            })
+        }))
+    }
+
+    async fn list(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ListContextsRequest>,
+    ) -> ServiceResult<ListContextsResponse> {
+        Response::ok(ListContextsResponse {
+            contexts: vec![context(3)],
+            ..Default::default()
+        })
+    }
+
+    async fn restart(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, RestartContextRequest>,
+    ) -> ServiceResult<RestartContextResponse> {
+        match request.to_owned_message().context.as_str() {
+            "main" => Response::ok(RestartContextResponse {
+                context: context(0).into(),
+                ..Default::default()
+            }),
+            _ => Err(error("not_found", "there is no such context")),
+        }
+    }
+
+    async fn delete(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, DeleteContextRequest>,
+    ) -> ServiceResult<DeleteContextResponse> {
+        match request.to_owned_message().context.as_str() {
+            "main" => Response::ok(DeleteContextResponse::default()),
+            _ => Err(error("not_found", "there is no such context")),
+        }
     }
 }
 
