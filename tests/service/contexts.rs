@@ -106,7 +106,7 @@ fn a_timeout_keeps_a_context_and_a_crash_loses_it_and_says_so() {
 
 #[test]
 fn memory_beyond_the_sandboxs_loses_the_context_and_not_the_session() {
-    let service = Service::start_with(&[("mem_limit", "256m")]);
+    let service = Service::start_with(&[("SANDBOX_MEM_LIMIT", "256m")]);
     run(&service, "main", "open('kept.txt', 'w').write('x')");
     let killed = run(&service, "main", "x = b'x' * (1 << 30)").body;
     assert_eq!(killed["meta"]["termination"], "out_of_memory", "{killed}");
@@ -151,7 +151,7 @@ fn contexts_are_restarted_and_deleted_and_runs_of_one_wait_their_turn() {
 
 #[test]
 fn what_an_operator_limits_is_refused() {
-    let service = Service::start_with(&[("session_contexts", "1")]);
+    let service = Service::start_with(&[("SANDBOX_SESSION_CONTEXTS", "1")]);
     run(&service, "one", "1");
     let body = json!({"session_id": "s", "context": "two", "code": "1"});
     let refused = service.post("/execute", body);
@@ -159,7 +159,7 @@ fn what_an_operator_limits_is_refused() {
         (refused.status, refused.code()),
         (429, "context_limit_reached")
     );
-    let service = Service::start_with(&[("context_idle_timeout", "1")]);
+    let service = Service::start_with(&[("SANDBOX_CONTEXT_IDLE_TIMEOUT", "1")]);
     run(&service, "one", "x = 1");
     thread::sleep(Duration::from_millis(1600));
     assert_eq!(run(&service, "one", "1").body["context"]["created"], true);

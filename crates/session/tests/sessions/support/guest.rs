@@ -26,6 +26,7 @@ pub const REFUSED: &str = "refused";
 pub async fn serve(io: tokio::io::DuplexStream, inside: Arc<Inside>) {
     let router = Router::new()
         .add_service(Arc::new(Programs(Arc::clone(&inside))))
+        .add_service(Arc::new(Interpreters(Arc::clone(&inside))))
         .add_service(Arc::new(Files(inside)));
     let rpc = ConnectRpcService::new(router);
     let service = service_fn(move |request: http::Request<Incoming>| answer(rpc.clone(), request));
@@ -146,6 +147,55 @@ impl Code for Programs {
                 ..end
             }),
         ]))
+    }
+}
+
+/// Each run goes on until the test lets it end.
+struct Interpreters(Arc<Inside>);
+
+impl Contexts for Interpreters {
+    async fn run(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, RunInContextRequest>,
+    ) -> ServiceResult<ServiceStream<RunResponse>> {
+        let inside = Arc::clone(&self.0);
+        let running = Running::new(&inside);
+        inside
+            .fake
+            .note_run(Some(request.to_owned_message().context));
+        let ended = async move {
+            let turn = inside.fake.gate.acquire().await;
+            turn.unwrap().forget();
+            drop(running);
+            event(end(0, Termination::TERMINATION_EXITED))
+        };
+        let started = event(Started::default());
+        Response::stream_ok(stream::once(async { started }).chain(stream::once(ended)))
+    }
+
+    async fn list(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ListContextsRequest>,
+    ) -> ServiceResult<ListContextsResponse> {
+        Response::ok(ListContextsResponse::default())
+    }
+
+    async fn restart(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, RestartContextRequest>,
+    ) -> ServiceResult<RestartContextResponse> {
+        Err(ConnectError::not_found("no context"))
+    }
+
+    async fn delete(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, DeleteContextRequest>,
+    ) -> ServiceResult<DeleteContextResponse> {
+        Err(ConnectError::not_found("no context"))
     }
 }
 

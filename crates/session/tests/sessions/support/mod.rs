@@ -14,7 +14,10 @@ use std::{
 };
 
 use guest_client::messages::{ReadLinesRequest, WriteRequest};
-use sandbox_core::{ErrorCode, ManualClock, Result, SessionKey, TenantId};
+use sandbox_core::{
+    ContextDriver, ContextLimits, ErrorCode, InContext, ManualClock, Result, Script, SessionKey,
+    TenantId,
+};
 use sandbox_session::{RunReport, SessionManager, SessionSettings, SessionState};
 use sandbox_store::SessionStore as _;
 
@@ -140,6 +143,33 @@ impl World {
         tokio::spawn(async move {
             let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
             world.run(&key, &argv).await
+        })
+    }
+
+    /// Runs code in the context of this name.
+    pub fn start_in(
+        &self,
+        key: &SessionKey,
+        context: &str,
+    ) -> tokio::task::JoinHandle<Result<RunReport>> {
+        let (world, key) = (self.clone(), key.clone());
+        let mut request = program(&["python3"]);
+        request.program.script = Some(Script {
+            file_name: "main.py".into(),
+            source: "1".into(),
+            compile: Vec::new(),
+        });
+        request.context = Some(InContext {
+            name: context.parse().unwrap(),
+            language: "python".into(),
+            driver: ContextDriver::Python,
+            limits: ContextLimits::default(),
+        });
+        tokio::spawn(async move {
+            world
+                .sessions
+                .run(&key.tenant, Some(&key.session), vec![], request)
+                .await
         })
     }
 
