@@ -204,7 +204,7 @@ mod tests {
         channel.ask("2").await.unwrap();
         say("1 display 20\n{\"text/plain\":\"old\"}");
         say("2 result 18\n{\"text/plain\":\"2\"}");
-        say("2 error 42\n{\"name\":\"E\",\"value\":\"v\",\"traceback\":\"t\"}");
+        say("2 error 40\n{\"name\":\"E\",\"value\":\"v\",\"traceback\":\"t\"}");
         say("2 done 1\n0");
         let mut replies = Vec::new();
         for _ in 0..4 {
