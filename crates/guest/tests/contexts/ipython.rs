@@ -1,6 +1,9 @@
 //! A context of Python where IPython is installed.
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use sandbox_core::{ContextDriver, ContextLoss, RunRequest, Termination};
 
@@ -9,34 +12,27 @@ use crate::{
     support::{Kind, Ran, kind, run, wish, within},
 };
 
-/// The version that is tested; of PyPI, put into a folder of the target directory once.
-const IPYTHON: &str = "ipython==8.37.0";
-
+/// Its modules, of PyPI.
 fn folder() -> PathBuf {
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("ipython-8.37.0");
-    let lock = std::fs::File::create(folder.with_extension("lock")).unwrap();
-    lock.lock().unwrap();
-    if !folder.join("done").exists() {
-        let _ = std::fs::remove_dir_all(&folder);
-        let installed = Command::new("python3")
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args(["--no-compile", "--target"])
-            .args([folder.as_os_str(), IPYTHON.as_ref()])
-            .status()
-            .unwrap();
-        assert!(installed.success(), "{IPYTHON} could not be installed");
-        std::fs::write(folder.join("done"), "").unwrap();
-    }
-    folder
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests");
+    let venv = Path::new(env!("CARGO_TARGET_TMPDIR")).join("contexts-venv");
+    let made = Command::new(tests.join("openapi/venv.sh"))
+        .env("PYTHON", "/usr/bin/python3")
+        .arg(&venv)
+        .arg(tests.join("contexts/requirements.txt"))
+        .status()
+        .unwrap();
+    assert!(made.success());
+    let mut versions = std::fs::read_dir(venv.join("lib")).unwrap();
+    versions
+        .next()
+        .unwrap()
+        .unwrap()
+        .path()
+        .join("site-packages")
 }
 
-/// Python that finds IPython, and says so.
+/// Python that finds it beside the system's own modules.
 fn ipython() -> Kind {
     let path = format!("PYTHONPATH=$PYTHONPATH:{}", folder().display());
     let script = format!("{path} exec /usr/bin/python3 -u \"$0\"");
