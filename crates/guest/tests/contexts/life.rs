@@ -35,6 +35,11 @@ async fn a_timeout_interrupts_and_keeps_the_state() {
         }
     }
     assert_eq!(py(&guest, "x").await.value(), Some("5"));
+    // What was waited for does not go on.
+    let code = "import asyncio\nasync def later():\n    global x\n    await asyncio.sleep(2)\n    x = 6\nawait later()";
+    run(&guest, within(1500, wish(&python(), "main", code))).await;
+    let ran = py(&guest, "await asyncio.sleep(1)\nx").await;
+    assert_eq!(ran.value(), Some("5"));
 }
 
 #[tokio::test]

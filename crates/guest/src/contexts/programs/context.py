@@ -174,7 +174,15 @@ class _Plain:
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-        return self._loop.run_until_complete(coroutine)
+        task = self._loop.create_task(coroutine)
+        try:
+            return self._loop.run_until_complete(task)
+        except BaseException:
+            # Else it would go on in the next run that waits for something.
+            if not task.done():
+                task.cancel()
+                self._loop.run_until_complete(asyncio.wait([task]))
+            raise
 
     def _traceback(self, error):
         import traceback
