@@ -59,9 +59,10 @@ pub(crate) struct ReadBinaryResponse {
     responses(
         (status = 200, description = "The file", content(
             (Vec<u8> = "application/octet-stream"),
+            (Vec<u8> = "*/*"),
             (ReadBinaryResponse = "application/json"),
         )),
-        (status = 206, description = "The part that `Range` names", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 206, description = "The part that `Range` names", content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "*/*"))),
         (status = 304, description = "The client has this version"),
         (status = 416, response = Problem),
         (status = "default", response = Problem),
