@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Service};
+use crate::support::{Answer, Service, until};
 
 fn run(service: &Service, context: &str, code: &str) -> Answer {
     let body = json!({"session_id": "s", "context": context, "code": code});
@@ -147,6 +147,45 @@ fn contexts_are_restarted_and_deleted_and_runs_of_one_wait_their_turn() {
     assert_eq!(service.get(at).body["contexts"], json!([]));
     let none = service.get("/sessions/default/never/contexts");
     assert_eq!((none.status, none.code()), (404, "not_found"));
+}
+
+#[test]
+fn a_run_that_is_cancelled_or_left_keeps_its_context() {
+    let service = Service::start();
+    run(&service, "main", "x = 5");
+    let body = json!({
+        "session_id": "s", "context": "main", "execution_id": "long", "wait_seconds": 0,
+        "code": "import time\nx = 6\ntime.sleep(60)\nx = 7",
+    });
+    assert_eq!(service.post("/execute", body).status, 202);
+    until("it has begun", || {
+        let listed = service.get("/sessions/default/s/contexts").body;
+        listed["contexts"][0]["runs"] == 2
+    });
+    thread::sleep(Duration::from_millis(200));
+    let cancelled = service.post("/executions/long/cancel", json!({})).body;
+    assert_eq!(cancelled["meta"]["termination"], "cancelled");
+    assert_eq!(
+        (&cancelled["exit_code"], &cancelled["context"]["lost"]),
+        (&json!(130), &json!(false))
+    );
+    let next = run(&service, "main", "x");
+    assert_eq!(
+        (value(&next), &next.body["context"]["created"]),
+        (&json!("6"), &json!(false))
+    );
+    let body = json!({
+        "session_id": "s", "context": "main", "stream": true,
+        "code": "print('begun', flush=True)\nx = 8\ntime.sleep(60)",
+    });
+    let mut events = service.stream("/execute", body);
+    events.until("stdout");
+    drop(events);
+    let next = run(&service, "main", "x");
+    assert_eq!(
+        (value(&next), &next.body["context"]["created"]),
+        (&json!("8"), &json!(false))
+    );
 }
 
 #[test]

@@ -25,6 +25,8 @@ use crate::{
 
 /// 128 + SIGKILL.
 const KILLED: i32 = 137;
+/// 128 + SIGINT.
+const INTERRUPTED: i32 = 130;
 const SIGKILL: u32 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -341,9 +343,15 @@ impl Execution {
             progress.place.as_ref()?;
             progress.began.elapsed()
         };
+        // Code in a context is interrupted, and killed only when that does not help.
+        let is_interrupted = self.context.is_some() && termination == Termination::Cancelled;
+        let (exit_code, signal) = match is_interrupted {
+            true => (INTERRUPTED, None),
+            false => (KILLED, Some(SIGKILL)),
+        };
         self.report(RunEnd {
-            exit_code: KILLED,
-            signal: Some(SIGKILL),
+            exit_code,
+            signal,
             termination,
             duration: ran,
             cpu: Duration::ZERO,

@@ -27,6 +27,8 @@ const START_LIMIT: Duration = Duration::from_secs(15);
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// What is kept of a stream between two runs: the newest.
 const MAX_EARLIER_BYTES: usize = 64 * 1024;
+/// More than what a pipe holds.
+const READS_AT_ONCE: usize = 17;
 /// Of what it said before it failed to start.
 const MAX_LAST_WORDS: usize = 500;
 /// What a shell says of a command that it did not find.
@@ -237,13 +239,15 @@ impl Stream {
 
     fn read_now(&mut self) -> bool {
         let mut buffer = [0; 4096];
-        loop {
+        // Not without an end: one that never stops must not keep the others waiting.
+        for _ in 0..READS_AT_ONCE {
             match self.pipe.try_read(&mut buffer) {
                 Ok(0) => return false,
                 Ok(read) => self.keep(&buffer[..read]),
                 Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
             }
         }
+        true
     }
 
     fn keep(&mut self, data: &[u8]) {

@@ -256,6 +256,24 @@ async fn a_flood_is_cut_and_ended_and_leaves_the_state() {
 }
 
 #[tokio::test]
+async fn a_flood_between_runs_holds_up_nobody() {
+    let guest = TestGuest::start().await;
+    py(
+        &guest,
+        "import subprocess\nflood = subprocess.Popen(['yes'])",
+    )
+    .await;
+    for _ in 0..5 {
+        assert_eq!(guest.bash("echo other").await.stdout.to_text(), "other\n");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let ran = py(&guest, "flood.kill(); flood.wait()").await;
+    assert_eq!(ran.value(), Some("-9"));
+    assert!(ran.stdout().ends_with("y\n"));
+    assert_eq!(py(&guest, "1").await.stdout(), "");
+}
+
+#[tokio::test]
 async fn restart_and_delete_end_what_runs_and_forget_the_state() {
     let guest = TestGuest::start().await;
     let name = "main".parse().unwrap();
