@@ -1,12 +1,17 @@
 //! When files changed, as the kernel's file times tell it.
 
 use std::{
-    sync::atomic::{AtomicI64, Ordering},
+    io,
+    path::Path,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
     time::Duration,
 };
 
 use rustix::{
-    fs::Stat,
+    fs::{Mode, OFlags, Stat, fstat, open},
     time::{ClockId, clock_gettime},
 };
 
@@ -32,13 +37,26 @@ impl Moment {
 
 /// When something in the workspace was last changed that no run to come did.
 #[derive(Default)]
-pub(crate) struct LastChange(AtomicI64);
+pub(crate) struct LastChange {
+    at: AtomicI64,
+    /// Whether a file that was looked at has another time after its next change.
+    tells_all: OnceLock<bool>,
+}
 
 impl LastChange {
     /// The fine clock: newer kernels give some files times between two ticks.
     pub fn is_now(&self) {
         let now = Moment::now(ClockId::Realtime).0;
-        self.0.fetch_max(now, Ordering::Relaxed);
+        self.at.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// A run has ended; `looked`: at all files that it changed, which are remembered.
+    /// Where the file system tells all changes, the next need not wait to tell its own.
+    pub fn run_ended(&self, looked: bool, workspace: &Path) {
+        let tells_all = || *self.tells_all.get_or_init(|| tells_all_changes(workspace));
+        if !(looked && tells_all()) {
+            self.is_now();
+        }
     }
 
     /// A moment that all files changed from now on have reached, and none that
@@ -49,7 +67,7 @@ impl LastChange {
         loop {
             // The clock of file times.
             let now = Moment::now(ClockId::RealtimeCoarse);
-            let last = self.0.load(Ordering::Relaxed).min(begin);
+            let last = self.at.load(Ordering::Relaxed).min(begin);
             let waited = Moment::now(ClockId::Realtime).0 - begin;
             if now.0 > last || u128::try_from(waited).unwrap_or(u128::MAX) > LONGEST_TICK.as_nanos()
             {
@@ -58,6 +76,21 @@ impl LastChange {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
+}
+
+/// Whether two changes within a tick are told apart when somebody has looked in
+/// between, as newer kernels do on most file systems.
+fn tells_all_changes(folder: &Path) -> bool {
+    let twice = || -> io::Result<bool> {
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = open(folder, flags, Mode::RUSR | Mode::WUSR)?;
+        rustix::io::write(&file, b"1")?;
+        let first = fstat(&file)?;
+        rustix::io::write(&file, b"2")?;
+        Ok(Moment::changed(&first) < Moment::changed(&fstat(&file)?))
+    };
+    // One of so many pairs is within a tick for sure.
+    (0..5).all(|_| twice().unwrap_or(false))
 }
 
 #[cfg(test)]
@@ -85,5 +118,17 @@ mod tests {
             assert!(Moment::changed(&before) < begin, "{n}");
             assert!(Moment::changed(&after) >= begin, "{n}");
         }
+    }
+
+    #[tokio::test]
+    async fn after_a_run_that_was_looked_at_nobody_waits_where_that_is_enough() {
+        let dir = tempfile::tempdir().unwrap();
+        let change = LastChange::default();
+        change.run_ended(true, dir.path());
+        let waits = change.at.load(Ordering::Relaxed) > 0;
+        assert_eq!(waits, !tells_all_changes(dir.path()));
+        change.run_ended(false, dir.path());
+        assert!(change.at.load(Ordering::Relaxed) > 0);
+        assert!(!tells_all_changes(Path::new("/nowhere")));
     }
 }

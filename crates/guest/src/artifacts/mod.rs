@@ -27,13 +27,13 @@ use crate::{run::EventSender, state::Guest};
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// Finds the files that a run made since it began and sends each as it is
-/// kept; gives what keeping came to.
+/// kept; gives what keeping came to, and whether all of them were looked at.
 pub(crate) async fn find(
     guest: &Arc<Guest>,
     since: Moment,
     mut keeper: Keeper,
     events: &EventSender,
-) -> Keeper {
+) -> (Keeper, bool) {
     let until = Instant::now() + TIME_LIMIT;
     let gone = events.clone();
     let go_on = move || Instant::now() < until && !gone.is_closed();
@@ -45,8 +45,9 @@ pub(crate) async fn find(
         found
     });
     let Ok(found) = found.await else {
-        return keeper;
+        return (keeper, false);
     };
+    let looked = found.omitted == 0 && go_on();
     keeper.omit(found.omitted);
     for file in found.files {
         if !go_on() {
@@ -60,7 +61,7 @@ pub(crate) async fn find(
         });
         let Ok((back, artifact)) = kept.await else {
             // The thread has it: nothing more can be kept.
-            return Keeper::new(None);
+            return (Keeper::new(None), false);
         };
         keeper = back;
         if let Some(artifact) = artifact {
@@ -71,7 +72,7 @@ pub(crate) async fn find(
             let _ = events.send(Ok(event)).await;
         }
     }
-    keeper
+    (keeper, looked)
 }
 
 fn keep_found(

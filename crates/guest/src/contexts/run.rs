@@ -142,13 +142,11 @@ pub(super) async fn run(
     };
     let ((end, used, wall), (stdout, stderr), mut keeper) =
         tokio::join!(to_end, streams, displaying);
+    let mut looked = false;
     if let Some(since) = began_at {
-        // What it finds is told and not told again, so that the next run need not wait
-        // until files of now can be told from its own.
-        keeper = artifacts::find(guest, since, keeper, events).await;
-    } else {
-        guest.last_change.is_now();
+        (keeper, looked) = artifacts::find(guest, since, keeper, events).await;
     }
+    guest.last_change.run_ended(looked, &guest.workspace);
     let out_of_memory = matches!(
         (kills_before, cgroup::oom_kills()),
         (Some(before), Some(after)) if after > before

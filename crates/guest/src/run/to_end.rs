@@ -197,10 +197,11 @@ pub(crate) async fn run_to_end(
         if let Some(displaying) = displaying {
             keeper = displaying.await.unwrap_or(keeper);
         }
+        let mut looked = false;
         if let Some(since) = began_at {
-            keeper = artifacts::find(&guest, since, keeper, &events).await;
+            (keeper, looked) = artifacts::find(&guest, since, keeper, &events).await;
         }
-        guest.last_change.is_now();
+        guest.last_change.run_ended(looked, &guest.workspace);
         let exit_code = match exit.signal {
             0 => exit.code,
             signal => 128 + signal,

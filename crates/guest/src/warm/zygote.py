@@ -36,7 +36,6 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _USUAL = (
     "collections",
     "csv",
-    "dataclasses",
     "datetime",
     "functools",
     "itertools",
@@ -56,16 +55,19 @@ _MEMORY = b"m"
 _INTERRUPTED = -2
 
 
-def _find_prctl():
+def _c_function(name):
+    """One of the C library's, which can be done without."""
     try:
         import ctypes
 
-        return ctypes.CDLL(None).prctl
+        return getattr(ctypes.CDLL(None), name)
     except (ImportError, OSError, AttributeError):
         return lambda *arguments: None
 
 
-_prctl = _find_prctl()
+_prctl = _c_function("prctl")
+# Gives back what importing has left over: each page is one more to fork.
+_trim = _c_function("malloc_trim")
 
 
 def _coerced():
@@ -89,13 +91,19 @@ def _load(name, names):
         exec(compile(file.read(), path, "exec"), names)
 
 
+def _display():
+    display = types.ModuleType("_sandbox_display")
+    _load("display.py", display.__dict__)
+    return display
+
+
 def preload(modules):
     """Imports what is there of the modules, and what shows what programs display."""
     import importlib
     import warnings
 
-    display = types.ModuleType("_sandbox_display")
-    _load("display.py", display.__dict__)
+    # Large, and few programs display without one of the modules.
+    display = _display() if modules else None
     for name in (*_USUAL, *modules):
         try:
             with warnings.catch_warnings():
@@ -109,11 +117,11 @@ def preload(modules):
                 del sys.modules[loaded]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _use_once(display)
+        _use_once()
     return display
 
 
-def _use_once(display):
+def _use_once():
     """Fills what the libraries keep, and leaves no other trace."""
     pandas = sys.modules.get("pandas")
     if pandas is not None:
@@ -173,6 +181,7 @@ def serve(control, display):
     _open_streams()
     child = _Child(display)
     gc.collect()
+    _trim(0)
     # Nothing of this is looked at again, by no child either.
     gc.freeze()
     ready = {
@@ -265,13 +274,17 @@ class _Child:
         self.loaded = frozenset(sys.modules)
 
     def _load_display(self):
+        if self.display is None:
+            self.display = _display()
+            self.display.FOLDER = self.begin["display"]
         return sys.modules.setdefault("_sandbox_display", self.display)
 
     def begins(self, socket):
         _prctl(_DUMPABLE, 1, 0, 0, 0)
         self.socket = socket
         self.pid = os.getpid()
-        self.display._process = self.pid
+        if self.display is not None:
+            self.display._process = self.pid
         if self.numpy is not None:
             self.numpy.random.seed()
         gc.enable()
@@ -342,7 +355,8 @@ class _Child:
         sys.argv = list(begin["argv"])
         sys.orig_argv = begin["command"] + sys.argv
         sys.path[0] = begin["folder"]
-        self.display.FOLDER = begin["display"]
+        if self.display is not None:
+            self.display.FOLDER = begin["display"]
         if not stat.S_ISCHR(os.fstat(0).st_mode):
             _open_stream("stdin", 0, "r")
         # Not made before: what is frozen is not collected either.

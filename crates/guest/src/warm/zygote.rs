@@ -49,7 +49,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const FORK_LIMIT: Duration = Duration::from_secs(2);
 /// For a child that was told what to run: it may have been stopped by somebody.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
-/// Children that wait at a time; one, and one more for each run that goes on.
+/// Children that wait at a time: one, or as many as runs that go on.
 const MAX_SPARES: usize = 4;
 
 pub(crate) struct Zygote {
@@ -315,7 +315,7 @@ impl Zygote {
 
     /// Forks ahead what the next runs will need.
     fn refill(self: &Arc<Self>) {
-        let wanted = (1 + self.running.load(Ordering::Relaxed)).min(MAX_SPARES);
+        let wanted = self.running.load(Ordering::Relaxed).clamp(1, MAX_SPARES);
         let there = self.spares().len() + self.coming.load(Ordering::Relaxed);
         for _ in there..wanted {
             if !self.fork() {
