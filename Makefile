@@ -28,8 +28,9 @@ test: test-deps ## install what the tests need and run all of them
 	cargo test --locked --workspace
 	@tests/deploy/run.sh || { [ $$? = 3 ] && [ -z "$$CI" ] && echo "SKIPPED: the test of the deployment"; }
 
-bench: test-deps build ## time the service against what it is built on, side by side
-	cargo run --release --locked -q -p sandbox-bench -- target/release/sandboxd
+bench: build ## time the service beside what it is built on; QUICK=1, ONLY="calls search"
+	@deploy/install-deps.sh bench || echo "some yardsticks will not be available"
+	cargo run --release --locked -q -p sandbox-bench -- $(if $(QUICK),--quick) $(ONLY)
 
 images: ## build the images of the service and of its sandboxes
 	DOCKER_BUILDKIT=1 docker build -t sandboxd:latest -f docker/service.Dockerfile .

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing on Debian or Ubuntu: for `run` what the service
-# needs, for `test` what its tests need too.
+# needs, for `test` what its tests need too, for `bench` what it is measured against.
 set -euo pipefail
 
 missing=()
@@ -36,6 +36,14 @@ if [ "${1:-run}" = test ]; then
 	# The tests start a server of their own; its programs are often not on PATH.
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || need initdb postgresql
 	# Figures and tables of the interpreter that sandboxes see.
+	for name in matplotlib pandas; do
+		[ -d "/usr/lib/python3/dist-packages/$name" ] || missing+=("python3-$name")
+	done
+fi
+
+if [ "${1:-run}" = bench ]; then
+	need rg ripgrep
+	/usr/bin/python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
 	for name in matplotlib pandas; do
 		[ -d "/usr/lib/python3/dist-packages/$name" ] || missing+=("python3-$name")
 	done

@@ -1,5 +1,8 @@
-//! What the service is measured against: the plain API of the same daemon.
+//! The plain API of the daemon that the service makes its containers on.
 
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
 use bollard::{
     Docker,
     container::LogOutput,
@@ -11,32 +14,30 @@ use bollard::{
     },
 };
 use futures::StreamExt as _;
-use tokio::runtime::Runtime;
 
-use crate::Result;
+use crate::{Result, work::Work};
 
+#[derive(Clone)]
 pub struct Engine {
+    pub host: String,
     docker: Docker,
-    runtime: Runtime,
 }
 
 impl Engine {
-    pub fn new(host: &str) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let docker = {
-            let _within = runtime.enter();
-            Docker::connect_with_host(host)?
-        };
-        let docker = runtime.block_on(docker.negotiate_version())?;
-        Ok(Self { docker, runtime })
+    /// The tests' daemon, which is started where it is not running.
+    pub async fn start() -> Result<Self> {
+        let host = test_docker::host().ok_or("there is no Docker daemon")?;
+        let docker = Docker::connect_with_host(host)?;
+        Ok(Self {
+            host: host.to_owned(),
+            docker: docker.negotiate_version().await?,
+        })
     }
 
-    fn body(command: &[&str]) -> ContainerCreateBody {
+    fn body(command: &[String]) -> ContainerCreateBody {
         ContainerCreateBody {
             image: Some(test_docker::IMAGE.into()),
-            cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
+            cmd: Some(command.to_vec()),
             attach_stdout: Some(true),
             host_config: Some(HostConfig {
                 network_mode: Some("none".into()),
@@ -46,79 +47,133 @@ impl Engine {
         }
     }
 
-    /// A container that lives.
-    pub fn start(&self) -> Result<String> {
-        self.runtime.block_on(async {
-            let body = Self::body(&["sleep", "1000"]);
-            let options = None::<CreateContainerOptions>;
-            let id = self.docker.create_container(options, body).await?.id;
-            let options = None::<StartContainerOptions>;
-            self.docker.start_container(&id, options).await?;
-            Ok(id)
-        })
+    /// Settings of a service on this daemon.
+    pub fn settings(&self) -> [(&str, &str); 4] {
+        [
+            ("SANDBOX_BACKEND", "docker"),
+            ("SANDBOX_DOCKER_HOST", &self.host),
+            ("SANDBOX_DOCKER_PULL", "never"),
+            ("SANDBOX_WORKER_IMAGE", test_docker::IMAGE),
+        ]
     }
 
-    pub fn remove(&self, container: &str) -> Result<()> {
+    /// A container that lives, until `remove`.
+    pub async fn container(&self) -> Result<String> {
+        let body = Self::body(&["sleep".into(), "1000".into()]);
+        let options = None::<CreateContainerOptions>;
+        let id = self.docker.create_container(options, body).await?.id;
+        let options = None::<StartContainerOptions>;
+        self.docker.start_container(&id, options).await?;
+        Ok(id)
+    }
+
+    pub async fn remove(&self, container: &str) -> Result<()> {
         let options = RemoveContainerOptions {
             force: true,
             ..Default::default()
         };
-        let removed = self.docker.remove_container(container, Some(options));
-        Ok(self.runtime.block_on(removed)?)
+        self.docker
+            .remove_container(container, Some(options))
+            .await?;
+        Ok(())
     }
 
-    pub fn exec(&self, container: &str, command: &[&str]) -> Result<()> {
-        self.runtime.block_on(async {
-            let config = ExecConfig {
-                cmd: Some(command.iter().map(|word| (*word).to_owned()).collect()),
-                attach_stdout: Some(true),
-                ..Default::default()
-            };
-            let exec = self.docker.create_exec(container, config).await?.id;
-            if let StartExecResults::Attached { mut output, .. } =
-                self.docker.start_exec(&exec, None).await?
-            {
-                while output.next().await.transpose()?.is_some() {}
-            }
-            let code = self.docker.inspect_exec(&exec).await?.exit_code;
-            match code {
-                Some(0) => Ok(()),
-                code => Err(format!("an exec ended with {code:?}").into()),
-            }
-        })
+    pub fn exec(&self, container: &str, command: &[&str]) -> Exec {
+        Exec {
+            engine: self.clone(),
+            container: container.to_owned(),
+            command: command.iter().map(|it| (*it).to_owned()).collect(),
+            least: 0,
+        }
     }
 
-    /// As `docker run --rm` does it.
-    pub fn run(&self, command: &[&str]) -> Result<()> {
-        self.runtime.block_on(async {
-            let options = None::<CreateContainerOptions>;
-            let body = Self::body(command);
-            let id = self.docker.create_container(options, body).await?.id;
-            let attach = AttachContainerOptions {
-                stream: true,
-                stdout: true,
-                ..Default::default()
-            };
-            let mut attached = self.docker.attach_container(&id, Some(attach)).await?;
-            let options = None::<StartContainerOptions>;
-            self.docker.start_container(&id, options).await?;
-            let mut said = Vec::new();
-            while let Some(part) = attached.output.next().await {
-                if let LogOutput::StdOut { message } = part? {
-                    said.extend_from_slice(&message);
-                }
+    pub fn run(&self, command: &[&str]) -> Run {
+        Run {
+            engine: self.clone(),
+            command: command.iter().map(|it| (*it).to_owned()).collect(),
+        }
+    }
+}
+
+/// As `docker exec` does it.
+pub struct Exec {
+    engine: Engine,
+    container: String,
+    command: Vec<String>,
+    least: usize,
+}
+
+impl Exec {
+    pub fn prints_at_least(mut self, bytes: usize) -> Self {
+        self.least = bytes;
+        self
+    }
+}
+
+#[async_trait(?Send)]
+impl Work for Exec {
+    async fn once(&mut self) -> Result<Duration> {
+        let docker = &self.engine.docker;
+        let began = Instant::now();
+        let config = ExecConfig {
+            cmd: Some(self.command.clone()),
+            attach_stdout: Some(true),
+            ..Default::default()
+        };
+        let exec = docker.create_exec(&self.container, config).await?.id;
+        let mut bytes = 0;
+        if let StartExecResults::Attached { mut output, .. } =
+            docker.start_exec(&exec, None).await?
+        {
+            while let Some(part) = output.next().await.transpose()? {
+                bytes += part.into_bytes().len();
             }
-            let mut ended = self
-                .docker
-                .wait_container(&id, None::<WaitContainerOptions>);
-            while ended.next().await.transpose()?.is_some() {}
-            drop(ended);
-            let options = None::<RemoveContainerOptions>;
-            self.docker.remove_container(&id, options).await?;
-            match said.is_empty() {
-                false => Ok(()),
-                true => Err("a container said nothing".into()),
+        }
+        let code = docker.inspect_exec(&exec).await?.exit_code;
+        let took = began.elapsed();
+        match code {
+            Some(0) if bytes >= self.least => Ok(took),
+            code => Err(format!("an exec printed {bytes} bytes and ended with {code:?}").into()),
+        }
+    }
+}
+
+/// As `docker run --rm --network none` does it.
+pub struct Run {
+    engine: Engine,
+    command: Vec<String>,
+}
+
+#[async_trait(?Send)]
+impl Work for Run {
+    async fn once(&mut self) -> Result<Duration> {
+        let docker = &self.engine.docker;
+        let began = Instant::now();
+        let options = None::<CreateContainerOptions>;
+        let body = Engine::body(&self.command);
+        let id = docker.create_container(options, body).await?.id;
+        let attach = AttachContainerOptions {
+            stream: true,
+            stdout: true,
+            ..Default::default()
+        };
+        let mut attached = docker.attach_container(&id, Some(attach)).await?;
+        let options = None::<StartContainerOptions>;
+        docker.start_container(&id, options).await?;
+        let mut said = Vec::new();
+        while let Some(part) = attached.output.next().await {
+            if let LogOutput::StdOut { message } = part? {
+                said.extend_from_slice(&message);
             }
-        })
+        }
+        let mut ended = docker.wait_container(&id, None::<WaitContainerOptions>);
+        while ended.next().await.transpose()?.is_some() {}
+        drop(ended);
+        let options = None::<RemoveContainerOptions>;
+        docker.remove_container(&id, options).await?;
+        match said.is_empty() {
+            false => Ok(began.elapsed()),
+            true => Err("a container said nothing".into()),
+        }
     }
 }

@@ -1,129 +1,107 @@
-//! `make bench`: the service against what it is built on, in one run.
-//!
-//! Every round does each thing once, one after the other, so that a machine that is
-//! slow for a while is slow for all of them. What counts is the ratio of medians.
+//! `make bench`: the service against what it is built on and what it replaces, in one
+//! run on one machine. What counts is the ratio of medians: figures of two machines, or
+//! of one at two times, say little.
 
+mod bench;
+mod client;
 mod docker;
+mod goals;
+mod load;
+mod machine;
+mod plots;
+mod report;
+mod results;
+mod samples;
+mod scenarios;
 mod service;
-mod table;
+mod turns;
+mod usage;
+mod work;
+mod yardsticks;
 
-use std::{error::Error, path::PathBuf};
+use std::{error::Error, fs, path::PathBuf, time::Instant};
 
-use service::{Client, Service};
-use table::{Comparison, Samples, print};
+use clap::{Parser, ValueEnum as _};
 
-type Result<T> = std::result::Result<T, Box<dyn Error>>;
+use bench::Bench;
+use goals::GOALS;
+use machine::Machine;
+use report::Report;
+use scenarios::Scenario;
 
-const ROUNDS: usize = 40;
-/// Of what makes a sandbox.
-const SLOW_ROUNDS: usize = 15;
-const PRINT: &str = "print(42)";
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+/// Times sandboxd against what it is built on and what it replaces
+#[derive(Parser)]
+struct Arguments {
+    /// Fewer samples, shorter loads, 100 sessions in place of 1,000
+    #[arg(long)]
+    quick: bool,
+    /// The service; by default the one that was built beside this program
+    #[arg(long)]
+    sandboxd: Option<PathBuf>,
+    /// Where results.json, results.md and the plots are written
+    #[arg(long, default_value = "bench")]
+    output: PathBuf,
+    /// By default all of them
+    scenarios: Vec<Scenario>,
+}
 
 fn main() -> Result<()> {
-    let program = std::env::args_os()
+    if std::env::args_os()
         .nth(1)
-        .map(PathBuf::from)
-        .ok_or("usage: sandbox-bench PATH-OF-SANDBOXD")?;
-    let host = test_docker::host().ok_or("this bench needs a Docker daemon")?;
-    let engine = docker::Engine::new(host)?;
-    let on_docker = [
-        ("SANDBOX_BACKEND", "docker"),
-        ("SANDBOX_DOCKER_HOST", host),
-        ("SANDBOX_DOCKER_PULL", "never"),
-        ("SANDBOX_WORKER_IMAGE", test_docker::IMAGE),
-        ("SANDBOX_POOL_SIZE", "2"),
-    ];
-    let warm = Service::start(&program, &on_docker)?;
-    let cold = Service::start(&program, &on_docker[..4])?;
-    let local = Service::start(&program, &[])?;
-    let comparisons = [
-        living(&engine, &warm.client(), &local.client())?,
-        new(&engine, &warm.client(), &cold.client(), &local.client())?,
-    ]
-    .concat();
-    print(&comparisons)
+        .is_some_and(|it| it == yardsticks::SERVE_EMPTY)
+    {
+        return yardsticks::serve_empty();
+    }
+    let arguments = Arguments::parse();
+    // One thread: the load generator shares the processors with what it measures.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(run(arguments))
 }
 
-/// In a session that lives, against a container that lives.
-fn living(engine: &docker::Engine, docker: &Client, local: &Client) -> Result<Vec<Comparison>> {
-    let container = engine.start()?;
-    let [mut exec_true, mut exec_python] = [(); 2].map(|()| Samples::default());
-    let [mut bash, mut execute, mut bash_local, mut execute_local] =
-        [(); 4].map(|()| Samples::default());
-    for client in [docker, local] {
-        client.bash("living", "true")?;
-        client.execute("living", PRINT)?;
-    }
-    for _ in 0..ROUNDS {
-        exec_true.time(|| engine.exec(&container, &["true"]))?;
-        bash.time(|| docker.bash("living", "true"))?;
-        bash_local.time(|| local.bash("living", "true"))?;
-        exec_python.time(|| engine.exec(&container, &["python3", "-c", PRINT]))?;
-        execute.time(|| docker.execute("living", PRINT))?;
-        execute_local.time(|| local.execute("living", PRINT))?;
-    }
-    engine.remove(&container)?;
-    Ok(vec![
-        Comparison::new(
-            "`/bash true`, docker session",
-            bash.clone(),
-            "`docker exec true` by the API",
-            exec_true,
-        ),
-        Comparison::new(
-            "`/execute print(42)`, docker session",
-            execute,
-            "`docker exec python3 -c` by the API",
-            exec_python,
-        ),
-        Comparison::new(
-            "`/bash true`, docker session",
-            bash,
-            "the same, local session",
-            bash_local,
-        ),
-    ])
-}
-
-/// The first call of a session, against a container of its own.
-fn new(
-    engine: &docker::Engine,
-    warm: &Client,
-    cold: &Client,
-    local: &Client,
-) -> Result<Vec<Comparison>> {
-    let mut run = Samples::default();
-    let [mut pooled, mut made, mut made_local] = [(); 3].map(|()| Samples::default());
-    for n in 0..SLOW_ROUNDS {
-        let session = format!("new-{n}");
-        run.time(|| engine.run(&["python3", "-c", PRINT]))?;
-        warm.until_pool(2)?;
-        pooled.time(|| warm.execute(&session, PRINT))?;
-        made.time(|| cold.execute(&session, PRINT))?;
-        made_local.time(|| local.execute(&session, PRINT))?;
-        for client in [warm, cold, local] {
-            client.delete(&session)?;
+async fn run(arguments: Arguments) -> Result<()> {
+    let began = Instant::now();
+    let machine = Machine::this();
+    let bench = Bench::new(arguments.quick, arguments.sandboxd)?;
+    let mut rows = Vec::new();
+    let mut failed = Vec::new();
+    let scenarios = match arguments.scenarios.as_slice() {
+        [] => Scenario::value_variants(),
+        some => some,
+    };
+    for scenario in scenarios {
+        let since = Instant::now();
+        match scenario.run(&bench).await {
+            Ok(found) => rows.extend(found),
+            Err(error) => failed.push((*scenario, error.to_string())),
         }
+        eprintln!("{scenario:?}: {:.0} s", since.elapsed().as_secs_f64());
     }
-    let of = "`docker run --rm --network none python3 -c` by the API";
-    Ok(vec![
-        Comparison::new(
-            "first `/execute print(42)`, warm container",
-            pooled,
-            of,
-            run.clone(),
-        ),
-        Comparison::new(
-            "first `/execute print(42)`, new container",
-            made,
-            of,
-            run.clone(),
-        ),
-        Comparison::new(
-            "first `/execute print(42)`, new local sandbox",
-            made_local,
-            of,
-            run,
-        ),
-    ])
+    let report = Report {
+        quick: bench.quick,
+        seconds: began.elapsed().as_secs(),
+        machine,
+        goals: GOALS
+            .iter()
+            .filter(|it| scenarios.contains(&it.scenario))
+            .map(|it| it.judge(&rows))
+            .collect(),
+        rows,
+    };
+    fs::create_dir_all(&arguments.output)?;
+    let plots = plots::draw(&report.rows, &arguments.output)?;
+    let json = serde_json::to_string_pretty(&report)?;
+    fs::write(arguments.output.join("results.json"), json)?;
+    let markdown = report.markdown(&plots)?;
+    fs::write(arguments.output.join("results.md"), &markdown)?;
+    println!("{markdown}");
+    match failed.first() {
+        Some((scenario, error)) => {
+            Err(format!("{scenario:?} could not be measured: {error}").into())
+        }
+        None => Ok(()),
+    }
 }

@@ -1,0 +1,14 @@
+//! What the service is measured against.
+
+mod empty;
+mod forks;
+mod jupyter;
+mod process;
+
+pub use empty::{Empty, SERVE_EMPTY, serve_empty};
+pub use forks::Forks;
+pub use jupyter::Jupyter;
+pub use process::{Plain, Process, Threaded, bare};
+
+/// What sandboxes run, and so what is run beside them.
+pub const PYTHON: &str = "/usr/bin/python3";
