@@ -20,9 +20,12 @@ use tokio::net::TcpStream;
 
 use crate::{Result, work::Work};
 
+const IDLE: Duration = Duration::from_secs(3);
+
 pub struct Client {
     url: Uri,
     connection: SendRequest<Full<Bytes>>,
+    used: Instant,
 }
 
 async fn connect(url: &Uri) -> Result<SendRequest<Full<Bytes>>> {
@@ -44,7 +47,11 @@ impl Client {
     pub async fn connect(url: &str) -> Result<Self> {
         let url = Uri::from_str(url)?;
         let connection = connect(&url).await?;
-        Ok(Self { url, connection })
+        Ok(Self {
+            url,
+            connection,
+            used: Instant::now(),
+        })
     }
 
     /// `body`: none at all when it is empty.
@@ -57,14 +64,15 @@ impl Client {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let request = request.body(Full::new(body))?;
-        // One that was idle for long is closed by the service.
-        if self.connection.ready().await.is_err() {
+        // The service closes one that is idle for long, maybe while the request is on its way.
+        if self.used.elapsed() > IDLE || self.connection.ready().await.is_err() {
             self.connection = connect(&self.url).await?;
         }
         let began = Instant::now();
         let answer = self.connection.send_request(request).await?;
         let status = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();
+        self.used = Instant::now();
         Ok(Answer {
             status,
             body,

@@ -7,7 +7,7 @@ import time
 
 from jupyter_client.manager import start_new_kernel
 
-manager, client = start_new_kernel()
+manager, client = start_new_kernel(extra_arguments=["--log-level=ERROR"])
 print("ready", flush=True)
 try:
     for line in sys.stdin:
