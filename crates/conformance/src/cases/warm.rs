@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use guest_client::RunEvent;
 use sandbox_core::{ByteSize, Limits, RunOutcome, RunRequest, Script, Termination};
 
 use super::cases;
@@ -9,6 +10,7 @@ use crate::bed::{Bed, Sandbox, request, until};
 
 cases! {
     first: "Python gets warm, and is Python" [WarmPython];
+    displays: "a forked program displays" [WarmPython];
     confined: "a forked program is confined as one that was started" [WarmPython];
     unseen: "no program can look into what it is forked from" [WarmPython];
     ended: "the end of a forked program is the end of all it started" [WarmPython];
@@ -45,6 +47,29 @@ async fn says(sandbox: &Sandbox, source: &str) -> String {
     );
     assert!(outcome.warm, "{source}");
     outcome.stdout.to_text()
+}
+
+/// In text, for nothing but Python need be there.
+async fn displays(bed: Bed) {
+    let sandbox = bed.start().await;
+    get_warm(&sandbox).await;
+    let mut run = sandbox
+        .guest()
+        .run(python("display({'a': 1})\nprint('shown')"))
+        .await
+        .unwrap();
+    let mut seen = Vec::new();
+    while let Some(event) = run.next().await.unwrap() {
+        match event {
+            RunEvent::Display(bundle) => seen.push(bundle),
+            RunEvent::Ended(end) => {
+                assert_eq!((end.exit_code, end.warm), (0, true));
+                break;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(seen, [r#"{"text/plain":"{'a': 1}"}"#]);
 }
 
 async fn first(bed: Bed) {

@@ -50,6 +50,7 @@ _DUMPABLE = 4  # PR_SET_DUMPABLE
 _ORDER_SIZE = 1
 # Without an order in this time there is no hurry.
 _IDLE_MS = 2
+_UNTIL_KILLED = 1.0
 _MEMORY = b"m"
 # No exit code: the process ends itself by the signal, as shells want it.
 _INTERRUPTED = -2
@@ -84,16 +85,19 @@ _COERCED = _coerced()
 # What is there before anybody runs anything.
 
 
-def _load(name, names):
-    """Runs a file beside this one, which is no module that a program could see."""
-    path = os.path.join(_HERE, name)
-    with open(path, "rb") as file:
-        exec(compile(file.read(), path, "exec"), names)
+def _read(name):
+    """A file beside this one, which is no module that a program could see."""
+    with open(os.path.join(_HERE, name), "rb") as file:
+        return file.read()
+
+
+# Where it may be compiled, the file is not.
+_DISPLAY = _read("display.py")
 
 
 def _display():
     display = types.ModuleType("_sandbox_display")
-    _load("display.py", display.__dict__)
+    exec(compile(_DISPLAY, "display.py", "exec"), display.__dict__)
     return display
 
 
@@ -511,7 +515,9 @@ def _done(child, code):
         socket.sendto(b"%d" % code, _socket.MSG_DONTWAIT, "\0" + child.begin["done"])
     except OSError:
         # Its end will be seen, a little later.
-        pass
+        return
+    # What it has used can be read for as long as it is there.
+    select.select([], [], [], _UNTIL_KILLED)
 
 
 def _start():
@@ -533,7 +539,7 @@ def _start():
     return child
 
 
-_load("install.py", globals())
+exec(compile(_read("install.py"), "install.py", "exec"))
 
 # Out here, so that the program has as little as may be below it.
 _child = _start()
