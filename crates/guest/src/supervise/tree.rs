@@ -8,8 +8,10 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 const INIT: i32 = 1;
+/// Fields of proc(5) between the parent, the 4th, and the number of threads, the 20th.
+const THREADS_AFTER_PARENT: usize = 15;
 
-/// Parent of each process that is not a zombie, as /proc has it now.
+/// Parent of each process that lives, as /proc has it now.
 fn parents() -> Vec<(i32, i32)> {
     let is_init = rustix::process::getpid() == Pid::INIT;
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -30,14 +32,19 @@ fn parents() -> Vec<(i32, i32)> {
         .collect()
 }
 
-/// The parent in a line of /proc/PID/stat, unless the process is a zombie.
+/// The parent in a line of /proc/PID/stat, unless the process has ended.
 fn parent_in(stat: &str) -> Option<i32> {
     // The command's name is user input and may hold blanks and parentheses.
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
-    match fields.next()? {
-        "Z" | "X" => None,
-        _ => fields.next()?.parse().ok(),
-    }
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // The state is the first thread's: the others may go on without it.
+    let threads = fields.nth(THREADS_AFTER_PARENT);
+    let lives = match state {
+        "Z" => threads.is_some_and(|count| count.parse().is_ok_and(|count: u32| count > 1)),
+        state => state != "X",
+    };
+    lives.then_some(parent)
 }
 
 /// As it was at one moment.
@@ -109,6 +116,32 @@ mod tests {
         assert_eq!(parent_in("7 (a) R 1 (b) S 42 7 7 0"), Some(42));
         assert_eq!(parent_in("7 (x y) Z 42 7 7 0"), None);
         assert_eq!(parent_in("7 (x"), None);
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_lives_on() {
+        let script = "import ctypes, threading, time\n\
+             threading.Thread(target=time.sleep, args=(60,)).start()\n\
+             ctypes.CDLL(None).pthread_exit(None)";
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", script])
+            .spawn()
+            .unwrap();
+        let me = i32::try_from(std::process::id()).unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let is_zombie = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.contains(") Z ")
+        };
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !is_zombie() && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        assert!(is_zombie());
+        assert!(descendants(me).contains(&pid));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!descendants(me).contains(&pid));
     }
 
     #[test]
