@@ -335,6 +335,45 @@ async fn a_timeout_ends_all_that_the_run_started_and_nothing_else() {
     assert_eq!(printed(&neighbour), ("well\n".into(), 0, true));
 }
 
+/// A mark can be lowered, the soft limit alone too, and a process whose first thread
+/// has ended looks like a zombie.
+#[tokio::test]
+async fn a_timeout_ends_what_has_hidden_from_it() {
+    let guest = warm_guest().await;
+    let source = "import ctypes, os, resource, threading, time\n\
+        kind = resource.RLIMIT_RTTIME\nhard = resource.getrlimit(kind)[1]\n\
+        def first_thread_ends():\n \
+        threading.Thread(target=time.sleep, args=(100,)).start()\n \
+        ctypes.CDLL(None).pthread_exit(None)\n\
+        for hide in (\n \
+        lambda: resource.setrlimit(kind, (7, 7)),\n \
+        lambda: resource.setrlimit(kind, (7, hard)),\n \
+        lambda: resource.setrlimit(kind, (hard - 1, hard - 1)),\n \
+        first_thread_ends,\n\
+        ):\n \
+        if os.fork() == 0:\n  os.setsid()\n  pid = os.fork()\n  \
+        if pid: print(pid, flush=True); os._exit(0)\n  \
+        hide(); time.sleep(100)\n \
+        os.wait()\n\
+        time.sleep(100)";
+    let mut request = python(source);
+    request.timeout = Duration::from_millis(1500);
+    let outcome = guest.run(request).await;
+    assert_eq!(
+        (outcome.termination, outcome.warm),
+        (Termination::TimedOut, true)
+    );
+    let output = outcome.stdout.to_text();
+    let pids: Vec<&str> = output.lines().collect();
+    assert_eq!(pids.len(), 4, "{output}");
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for pid in pids {
+        // Not by its state: that of the last one is a zombie's.
+        let is_there = Path::new("/proc").join(pid).exists();
+        assert!(!is_there, "{pid} of {output}");
+    }
+}
+
 #[tokio::test]
 async fn what_a_run_leaves_in_the_background_goes_on() {
     let guest = warm_guest().await;

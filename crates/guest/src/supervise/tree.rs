@@ -68,10 +68,6 @@ impl Tree {
         }
     }
 
-    pub fn pids(&self) -> impl Iterator<Item = i32> + '_ {
-        self.children.values().flatten().copied()
-    }
-
     pub fn children(&self, parent: i32) -> &[i32] {
         self.children.get(&parent).map_or(&[], Vec::as_slice)
     }

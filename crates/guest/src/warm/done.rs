@@ -10,10 +10,7 @@ use std::{
     mem::MaybeUninit,
     os::linux::net::SocketAddrExt as _,
     os::unix::net::{SocketAddr, UnixDatagram as StdUnixDatagram},
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -33,8 +30,6 @@ use crate::{
     supervise::control::Exit,
 };
 
-/// Below what is no limit at all; each run has one less.
-const HIGHEST_MARK: u64 = 1 << 62;
 /// Between two looks at a run that nobody tells about.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -44,7 +39,6 @@ pub(crate) struct Runs(Arc<Shared>);
 
 struct Shared {
     name: String,
-    marks: AtomicU64,
     running: Mutex<HashMap<i32, Forking>>,
 }
 
@@ -64,7 +58,6 @@ impl Runs {
         let socket = UnixDatagram::from_std(socket)?;
         let runs = Self(Arc::new(Shared {
             name,
-            marks: AtomicU64::new(HIGHEST_MARK),
             running: Mutex::default(),
         }));
         let listening = runs.clone();
@@ -86,7 +79,7 @@ impl Runs {
 
     /// Begins a run in a child of the zygote.
     pub async fn begin(&self, zygote: &Arc<Zygote>, run: Run<'_>) -> Option<Running> {
-        let mark = self.0.marks.fetch_sub(1, Ordering::Relaxed);
+        let mark = forked::next_mark();
         let mut end = None;
         let begun = zygote.begin(&run, mark, &self.0.name, |pid| {
             let (ended, exit) = oneshot::channel();

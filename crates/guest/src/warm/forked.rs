@@ -3,10 +3,12 @@
 //! It has no supervisor that all its orphans come back to. What it has started is
 //! known by where it hangs in the tree of processes, and by a mark: a resource limit
 //! without a meaning here, that goes on to each child and that none of them can raise.
+//! A lower one that no run was given is one that a program has made itself.
 
 use std::{
     collections::BTreeSet,
     fs,
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -26,6 +28,13 @@ const KILL_LIMIT: Duration = Duration::from_secs(2);
 const EMPTY_LOOKS: usize = 2;
 /// Of /proc/PID/stat; the same on every Linux since 2.4 (sysconf(3), _SC_CLK_TCK).
 const TICKS_PER_SECOND: u64 = 100;
+
+/// The mark of the newest run: below what is no limit at all, and each has one less.
+static NEWEST_MARK: AtomicU64 = AtomicU64::new(1 << 62);
+
+pub(super) fn next_mark() -> u64 {
+    NEWEST_MARK.fetch_sub(1, Ordering::Relaxed) - 1
+}
 
 /// Orders to a run.
 #[derive(Clone, Copy, Debug)]
@@ -82,10 +91,15 @@ impl Forked {
     /// Every living process of the run.
     fn members(self) -> BTreeSet<i32> {
         let tree = tree::Tree::now();
-        let marked = tree
-            .pids()
-            .filter(|pid| *pid == self.pid || mark(*pid) == Some(self.mark));
-        let roots: Vec<i32> = marked.collect();
+        let newest = NEWEST_MARK.load(Ordering::Relaxed);
+        // Whose a lower one is nobody can tell any more, only that it wants to stay.
+        let is_marked = |pid| mark(pid).is_some_and(|mark| mark == self.mark || mark < newest);
+        // Elsewhere another guest may have given the same marks.
+        let ours = tree.below(rustix::process::getpid().as_raw_pid());
+        let roots: Vec<i32> = ours
+            .into_iter()
+            .filter(|pid| *pid == self.pid || is_marked(*pid))
+            .collect();
         let mut members: BTreeSet<i32> = roots.iter().copied().collect();
         for root in roots {
             members.extend(tree.below(root));
@@ -100,7 +114,8 @@ fn mark(pid: i32) -> Option<u64> {
     let line = limits
         .lines()
         .find_map(|line| line.strip_prefix("Max realtime timeout"))?;
-    line.split_ascii_whitespace().next()?.parse().ok()
+    // The hard limit: the soft one may be raised again.
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 fn send(pid: i32, signal: Signal) {
