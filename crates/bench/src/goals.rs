@@ -185,7 +185,6 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
 
     use std::time::Duration;
 

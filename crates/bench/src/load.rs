@@ -151,7 +151,6 @@ async fn client<W: Work>(work: &mut W, arrivals: &Arrivals) -> (Samples, Vec<Str
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
 
     use async_trait::async_trait;
 

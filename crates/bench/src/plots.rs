@@ -134,7 +134,6 @@ fn throughput(rows: &[Row], most: f64, file: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
 
     use std::{fs, time::Duration};
 

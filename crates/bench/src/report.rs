@@ -192,7 +192,6 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "tests")]
 
     use std::time::Duration;
 

@@ -473,3 +473,30 @@ async fn its_memory_is_told() {
     let used = plain.client.usage(UsageRequest::default()).await.unwrap();
     assert_eq!(used.warm_python_bytes, None);
 }
+
+#[tokio::test]
+async fn an_interpreter_that_was_stopped_is_replaced() {
+    let guest = warm_guest().await;
+    let stop = "pkill -STOP -f \"$TMPDIR/.*[z]ygote.py\"; true";
+    guest.bash(stop).await;
+    warm_up(&guest, "import numpy").await;
+    assert_eq!(
+        printed(&guest.run(python("print(1)")).await),
+        ("1\n".into(), 0, true)
+    );
+}
+
+#[tokio::test]
+async fn a_run_that_stops_what_tells_of_its_end_ends_in_time() {
+    let guest = warm_guest().await;
+    let source = "import os, signal; os.kill(os.getppid(), signal.SIGSTOP); os.abort()";
+    let mut request = python(source);
+    request.timeout = Duration::from_secs(1);
+    let began = Instant::now();
+    assert!(guest.run(request).await.warm);
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        began.elapsed()
+    );
+}

@@ -41,6 +41,8 @@ pub(super) fn next_mark() -> u64 {
 pub(crate) struct Forked {
     pub pid: i32,
     pub mark: u64,
+    /// It tells of the run's end.
+    pub zygote: i32,
 }
 
 impl Forked {
@@ -86,6 +88,8 @@ impl Forked {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
+        // The run may have stopped it.
+        send(self.zygote, Signal::CONT);
     }
 
     /// Every living process of the run.

@@ -115,7 +115,7 @@ def preload(modules):
                 if name == "matplotlib.pyplot":
                     display.before_pyplot()
                 importlib.import_module(name)
-        except Exception:
+        except (Exception, SystemExit):
             # As good as missing: the program will see why.
             for loaded in [key for key in sys.modules if key.partition(".")[0] == name]:
                 del sys.modules[loaded]

@@ -49,6 +49,8 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 const FORK_LIMIT: Duration = Duration::from_secs(2);
 /// For a child that was told what to run: it may have been stopped by somebody.
 const BEGIN_LIMIT: Duration = Duration::from_secs(1);
+/// After a fork that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(20);
 /// Children that wait at a time: one, or as many as runs that go on.
 const MAX_SPARES: usize = 4;
 
@@ -254,7 +256,11 @@ impl Zygote {
         done: &str,
         expect: impl FnOnce(i32),
     ) -> Option<i32> {
-        let Spare { mut socket, pid } = timeout(FORK_LIMIT, self.spare()).await.ok()??;
+        let Ok(spare) = timeout(FORK_LIMIT, self.spare()).await else {
+            self.retire();
+            return None;
+        };
+        let Spare { mut socket, pid } = spare?;
         let folder = Path::new(run.candidate.argv.first()?).parent()?;
         let text = serde_json::to_vec(&Begin {
             command: &run.candidate.command,
@@ -284,9 +290,20 @@ impl Zygote {
             self.refill();
             return Some(pid);
         }
-        // Whatever holds it up, it must not begin later.
+        // Whatever holds it up, it must not begin later; and the next would be held up too.
         super::forked::kill(pid);
+        self.retire();
         None
+    }
+
+    /// It does not answer, stopped by somebody: another takes its place. What goes on in
+    /// its children goes on.
+    fn retire(&self) {
+        self.alive.store(false, Ordering::Relaxed);
+        for spare in self.spares().drain(..) {
+            super::forked::kill(spare.pid);
+        }
+        super::forked::kill(self.pid);
     }
 
     pub fn run_ended(&self, pid: i32) {
@@ -371,6 +388,9 @@ impl Zygote {
             if let (Ok(Ok(_)), Ok(pid)) = (read, line.trim_end().parse()) {
                 let socket = socket.into_inner();
                 zygote.spares().push_back(Spare { socket, pid });
+            } else {
+                // No process is left, maybe: not to be asked again at once.
+                tokio::time::sleep(AFTER_FAILURE).await;
             }
             zygote.changed.notify_waiters();
         });
