@@ -14,11 +14,15 @@ pub struct Usage {
     /// In seconds, since they began; of sandboxes, those that are gone too.
     pub service_cpu: f64,
     pub sandboxes_cpu: f64,
+    /// With the interpreters that all sandboxes share.
     service_bytes: u64,
     pub sandboxes_bytes: u64,
     /// Those that live: processes that the service itself started.
     pub sandboxes: usize,
 }
+
+/// In the command line of what starts such an interpreter.
+const TEMPLATE: &str = "/.sandbox/zygote.py";
 
 impl Usage {
     /// Of local sandboxes: those of a daemon are no children of the service.
@@ -29,18 +33,29 @@ impl Usage {
         let own = |it: &Stat| (it.utime + it.stime) as f64 / ticks;
         let ended = |it: &Stat| (it.cutime + it.cstime) as f64 / ticks;
         let stat = stats.get(&service).ok_or("the service has ended")?;
+        let children = stats.values().filter(|it| it.ppid == service);
+        let (templates, sandboxes): (Vec<i32>, Vec<i32>) =
+            children.map(|it| it.pid).partition(|pid| is_template(*pid));
         let mut usage = Self {
             service_cpu: own(stat),
             sandboxes_cpu: ended(stat),
             service_bytes: pss(service)?,
-            sandboxes: stats.values().filter(|it| it.ppid == service).count(),
+            sandboxes: sandboxes.len(),
             ..Self::default()
         };
+        let shared: HashSet<i32> = templates
+            .iter()
+            .flat_map(|it| below(*it, &stats))
+            .chain(templates.iter().copied())
+            .collect();
         for pid in below(service, &stats) {
             if let Some(stat) = stats.get(&pid) {
                 usage.sandboxes_cpu += own(stat) + ended(stat);
             }
-            usage.sandboxes_bytes += pss(pid)?;
+            match shared.contains(&pid) {
+                true => usage.service_bytes += pss(pid)?,
+                false => usage.sandboxes_bytes += pss(pid)?,
+            }
         }
         Ok(usage)
     }
@@ -57,6 +72,11 @@ impl Usage {
 fn stats() -> Result<HashMap<i32, Stat>> {
     let processes = all_processes()?.filter_map(|it| it.ok()?.stat().ok());
     Ok(processes.map(|it| (it.pid, it)).collect())
+}
+
+fn is_template(pid: i32) -> bool {
+    let words = Process::new(pid).and_then(|it| it.cmdline());
+    words.is_ok_and(|words| words.iter().any(|word| word == TEMPLATE))
 }
 
 fn below(root: i32, stats: &HashMap<i32, Stat>) -> HashSet<i32> {
