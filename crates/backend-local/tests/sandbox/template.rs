@@ -17,9 +17,6 @@ use crate::support::{Sandbox, Sandboxes, id, is_root, until};
 
 const STARTED: &str = "the template of another test is ready: ";
 
-const MODULES: &str = r#"{"modules": ["numpy", "pandas"], "template": true}"#;
-const NO_MODULES: &str = r#"{"modules": [], "template": true}"#;
-
 fn template() -> PythonTemplate {
     let files = [
         (
@@ -31,12 +28,8 @@ fn template() -> PythonTemplate {
             include_str!("../../../guest/src/display/display.py"),
         ),
     ];
-    let kinds = [(b'b', NO_MODULES), (b's', MODULES)];
-    PythonTemplate {
-        program: include_str!("../../../guest/src/warm/zygote.py").into(),
-        files: files.map(|(name, text)| (name.into(), text.into())).into(),
-        kinds: kinds.map(|(kind, argument)| (kind, argument.into())).into(),
-    }
+    let program = include_str!("../../../guest/src/warm/zygote.py");
+    PythonTemplate::of_zygote(program, &files, &["numpy".into(), "pandas".into()])
 }
 
 fn with_template() -> Sandboxes {
