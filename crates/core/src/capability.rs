@@ -14,6 +14,8 @@ pub enum Capability {
     Files,
     /// A sandbox that died comes back with its workspace.
     PersistentWorkspace,
+    /// A paused sandbox keeps its processes.
+    Freeze,
     /// Forks runs of Python from an interpreter that has started.
     WarmPython,
     /// Lets a sandbox reach the network.

@@ -82,6 +82,8 @@ codes! {
     Unsupported = "unsupported",
     /// The session exists with another spec.
     SessionExists = "session_exists",
+    /// The session is paused; it is resumed by a call of its own.
+    SessionPaused = "session_paused",
     /// The run was cancelled before it started.
     Cancelled = "cancelled",
     /// The same execution_id was used for another request.

@@ -24,5 +24,5 @@ pub use run::{
     Artifact, ArtifactLimits, Captured, OutputFile, Phase, Program, RunOutcome, RunRequest, Script,
     Stream, Termination,
 };
-pub use session::SessionOptions;
+pub use session::{E2bOptions, OnEnd, SessionOptions};
 pub use spec::{NetworkPolicy, SandboxSpec};

@@ -100,6 +100,7 @@ pub(crate) fn status(code: ErrorCode) -> StatusCode {
         | ErrorCode::SeveralMatches
         | ErrorCode::SessionDeleted
         | ErrorCode::SessionExists
+        | ErrorCode::SessionPaused
         | ErrorCode::Cancelled
         | ErrorCode::ExecutionMismatch
         | ErrorCode::ExecutionExpired

@@ -14,7 +14,7 @@ use crate::{
     observer::shutting_down,
     outcome::{Outcome, promise},
     sandbox::Sandbox,
-    session::{Session, State, Terms},
+    session::{Session, State, Terms, Times, paused},
     shared::Shared,
     table::{Admission, Entry, Table},
 };
@@ -91,6 +91,11 @@ impl Shared {
             if let State::Ending { done, .. } = &entry.state {
                 return Ok(Found::Ending(done.clone()));
             }
+            if entry.session.is_to_pause(now) {
+                let key = key.clone();
+                self.spawn(Arc::clone(self).pause_at_end(key));
+                return Err(paused());
+            }
             if let Some(reason) = entry.expired(now) {
                 return Ok(match self.begin_end(&mut table, key, reason) {
                     Some(done) => Found::Ending(done),
@@ -104,6 +109,9 @@ impl Shared {
                     ErrorCode::SessionExists,
                     "there is a session of this name that was made in another way",
                 ));
+            }
+            if entry.session.is_paused() {
+                return Err(paused());
             }
             let in_use = || InUse::new(Arc::clone(self), Arc::clone(&entry.session));
             match &entry.state {
@@ -143,6 +151,9 @@ impl Shared {
         let spec = match (terms, wanted) {
             (Some(terms), _) => terms.spec.clone(),
             (None, Wanted::AsAsked(new)) => new.spec.clone(),
+            (None, Wanted::Existing) => {
+                return Err(no_such_session());
+            }
             (None, _) => self.settings.spec.clone(),
         };
         let lacking = &spec.required() - &self.backend.capabilities();
@@ -234,7 +245,7 @@ impl Shared {
         let settings = &self.settings;
         let asked = match wanted {
             Wanted::AsAsked(new) => Some(new),
-            Wanted::AsUsual | Wanted::ForOneRun => None,
+            Wanted::AsUsual | Wanted::ForOneRun | Wanted::Existing => None,
         };
         let ttl = asked.and_then(|new| new.ttl).or(settings.ttl);
         let idle_timeout = asked.and_then(|new| new.idle_timeout);
@@ -245,9 +256,16 @@ impl Shared {
             options: asked.map(|new| new.options.clone()).unwrap_or_default(),
             created_at: now,
             idle_timeout: idle_timeout.unwrap_or(settings.idle_timeout),
-            expires_at: ttl.map(|ttl| now.plus(ttl)),
             ephemeral: matches!(wanted, Wanted::ForOneRun),
         };
-        Session::new(terms, now, self.settings.runs_per_session)
+        let times = Times {
+            ends: ttl.map(|ttl| now.plus(ttl)),
+            paused_at: None,
+        };
+        Session::new(terms, times, now, self.settings.runs_per_session)
     }
+}
+
+pub(crate) fn no_such_session() -> Error {
+    Error::new(ErrorCode::NotFound, "there is no such session")
 }

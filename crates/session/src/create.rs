@@ -8,7 +8,6 @@ use std::{
 use guest_client::messages::WriteRequest;
 use sandbox_backend::Place;
 use sandbox_core::{Error, ErrorCode, Result, chain};
-use sandbox_store::SessionRecord;
 use tracing::{info, warn};
 
 use crate::{
@@ -214,22 +213,10 @@ impl Shared {
     }
 
     async fn register(&self, session: &Session, fresh: bool) -> Result<()> {
-        let terms = &session.terms;
-        if !fresh || terms.ephemeral {
+        if !fresh || session.terms.ephemeral {
             return Ok(());
         }
-        let record = SessionRecord {
-            key: terms.key.clone(),
-            sandbox_id: terms.sandbox_id.clone(),
-            backend: self.backend_name().to_owned(),
-            spec: terms.spec.clone(),
-            options: terms.options.clone(),
-            created_at: terms.created_at,
-            last_used_at: session.last_used(),
-            idle_timeout: terms.idle_timeout,
-            expires_at: terms.expires_at,
-        };
-        within(deadline::STORE, "the registry", self.store.put(&record)).await
+        self.write_row(session).await
     }
 
     /// A new session never finds what an older one of its name has left.
@@ -266,13 +253,18 @@ impl Shared {
 
     /// A sandbox that cannot be used is stopped, and the next call gets another.
     pub fn mark_lost(&self, session: &Session, sandbox: &Arc<Sandbox>) {
+        self.let_go(session, sandbox, DestroyReason::Lost);
+    }
+
+    /// Nobody gets this sandbox again, and its session goes on without.
+    pub fn let_go(&self, session: &Session, sandbox: &Arc<Sandbox>, reason: DestroyReason) {
         let mut table = self.table();
         if let Some(entry) = table.entries.get_mut(session.key())
             && let State::Running(running) = &entry.state
             && Arc::ptr_eq(running, sandbox)
         {
             // This wakes its watch, which stops it.
-            sandbox.give_up(DestroyReason::Lost);
+            sandbox.give_up(reason);
             entry.state = State::Stopped(Some(Arc::clone(sandbox)));
             self.observe_active(&table);
         }

@@ -12,6 +12,7 @@ pub(crate) const CREATE: Duration = Duration::from_secs(45);
 pub(crate) const ADAPT: Duration = Duration::from_secs(10);
 /// For one file of a new session.
 pub(crate) const FILE: Duration = Duration::from_secs(15);
+pub(crate) const FREEZE: Duration = Duration::from_secs(10);
 pub(crate) const STOP: Duration = Duration::from_secs(30);
 /// A workspace may have many files.
 pub(crate) const REMOVE: Duration = Duration::from_secs(60);

@@ -14,6 +14,8 @@ pub enum SessionState {
     Running,
     /// It has a workspace; the next call makes a sandbox.
     Stopped,
+    /// It is kept as it is until somebody resumes it.
+    Paused,
     /// All of it is being removed.
     Ending,
 }
@@ -24,6 +26,7 @@ impl SessionState {
             Self::Starting => "starting",
             Self::Running => "running",
             Self::Stopped => "stopped",
+            Self::Paused => "paused",
             Self::Ending => "ending",
         }
     }
@@ -43,7 +46,16 @@ pub struct SessionInfo {
     pub idle_timeout: Duration,
     /// When it ends however much it is used.
     pub ends: Option<Timestamp>,
+    pub paused: Option<Paused>,
     pub active_runs: usize,
     pub queued_runs: usize,
     pub usage: Usage,
+}
+
+/// How a session is kept while it is paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Paused {
+    pub since: Timestamp,
+    /// With its processes; else with its files alone.
+    pub with_memory: bool,
 }

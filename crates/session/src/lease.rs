@@ -3,9 +3,14 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use guest_client::GuestClient;
-use sandbox_core::{ErrorCode, Result, SandboxSpec};
+use sandbox_core::{Error, ErrorCode, Result, SandboxSpec};
+use tokio_util::sync::CancellationToken;
 
-use crate::{sandbox::Sandbox, session::Session, shared::Shared};
+use crate::{
+    sandbox::Sandbox,
+    session::{Session, paused},
+    shared::Shared,
+};
 
 /// Counts one user of a session; a session in use is not idle.
 pub(crate) struct InUse {
@@ -35,6 +40,7 @@ pub struct Lease {
     pub(crate) in_use: InUse,
     pub(crate) sandbox: Arc<Sandbox>,
     pub(crate) made: Made,
+    pause: CancellationToken,
 }
 
 /// What was made for a call.
@@ -49,6 +55,7 @@ pub(crate) struct Made {
 impl Lease {
     pub(crate) fn new(in_use: InUse, sandbox: Arc<Sandbox>, made: Made) -> Self {
         Self {
+            pause: in_use.session.next_pause(),
             in_use,
             sandbox,
             made,
@@ -76,8 +83,7 @@ impl Lease {
         let result = tokio::select! {
             biased;
             result = call => result,
-            error = session.until_ended() => Err(error),
-            error = self.sandbox.until_given_up() => Err(error),
+            error = self.until_over() => Err(error),
         };
         match result {
             Err(error) if error.code() == ErrorCode::SandboxLost => {
@@ -86,6 +92,17 @@ impl Lease {
                 Err(session.ended().unwrap_or(error))
             }
             result => result,
+        }
+    }
+
+    /// Resolves when nothing more comes of this lease: its session ends or is paused, or
+    /// its sandbox was lost.
+    pub async fn until_over(&self) -> Error {
+        tokio::select! {
+            biased;
+            error = self.in_use.session.until_ended() => error,
+            () = self.pause.cancelled() => paused(),
+            error = self.sandbox.until_given_up() => error,
         }
     }
 

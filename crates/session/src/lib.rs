@@ -16,6 +16,7 @@ mod manager;
 mod new;
 mod observer;
 mod outcome;
+mod pause;
 mod pool;
 mod reap;
 mod restart;
@@ -27,7 +28,7 @@ mod shared;
 mod shutdown;
 mod table;
 
-pub use info::{SessionInfo, SessionState};
+pub use info::{Paused, SessionInfo, SessionState};
 pub use lease::Lease;
 pub use manager::SessionManager;
 pub use new::{CreatedBy, NewSession};

@@ -8,11 +8,11 @@ use sandbox_core::{Clock, Result, SessionKey, Timestamp};
 use sandbox_store::SessionStore;
 
 use crate::{
-    DestroyReason, Lease, NewSession, Observer, SessionInfo, SessionSettings, SessionState,
+    DestroyReason, Lease, NewSession, Observer, Paused, SessionInfo, SessionSettings, SessionState,
     lease::{InUse, Made},
     new::Wanted,
     sandbox::Sandbox,
-    session::{Session, State},
+    session::{Session, State, Times},
     shared::Shared,
     table::Entry,
 };
@@ -48,6 +48,11 @@ impl SessionManager {
         self.shared.acquire(key, Wanted::AsUsual).await
     }
 
+    /// The same of a session that is there; else it is `not_found`.
+    pub async fn lease_existing(&self, key: &SessionKey) -> Result<Lease> {
+        self.shared.acquire(key, Wanted::Existing).await
+    }
+
     /// A session as it was asked for, and whether it is new. One that is there
     /// already must have been asked for in the same way.
     pub async fn create(&self, key: &SessionKey, new: &NewSession) -> Result<bool> {
@@ -77,6 +82,9 @@ impl SessionManager {
         let State::Running(sandbox) = &entry.state else {
             return None;
         };
+        if entry.session.is_paused() {
+            return None;
+        }
         let in_use = InUse::new(Arc::clone(&self.shared), Arc::clone(&entry.session));
         sandbox
             .is_alive()
@@ -156,7 +164,11 @@ impl SessionManager {
             spec: session.terms.spec.clone(),
             options: session.terms.options.clone(),
             idle_timeout: session.terms.idle_timeout,
-            ends: session.terms.expires_at,
+            ends: view.times.ends,
+            paused: view.times.paused_at.map(|since| Paused {
+                since,
+                with_memory: view.sandbox.is_some(),
+            }),
             active_runs: session.active_runs(),
             queued_runs: session.queued.load(std::sync::atomic::Ordering::SeqCst),
             usage: view
@@ -176,6 +188,7 @@ impl Drop for SessionManager {
 struct View {
     session: Arc<Session>,
     state: SessionState,
+    times: Times,
     sandbox: Option<Arc<Sandbox>>,
 }
 
@@ -188,7 +201,15 @@ fn view(entry: &Entry) -> View {
         State::Running(_) | State::Stopped(_) => (SessionState::Stopped, None),
         State::Ending { .. } => (SessionState::Ending, None),
     };
+    let times = entry.session.times().clone();
+    let state = match state {
+        SessionState::Running | SessionState::Stopped if times.paused_at.is_some() => {
+            SessionState::Paused
+        }
+        state => state,
+    };
     View {
+        times,
         session: Arc::clone(&entry.session),
         state,
         sandbox,

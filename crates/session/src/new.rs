@@ -34,6 +34,8 @@ pub(crate) enum Wanted<'a> {
     ForOneRun,
     /// What the operator's settings say.
     AsUsual,
+    /// Nothing: only one that is there.
+    Existing,
     /// This, and nothing else that is there.
     AsAsked(&'a NewSession),
 }

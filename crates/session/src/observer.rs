@@ -5,7 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use sandbox_core::{Error, ErrorCode, SessionKey};
 
-use crate::CreatedBy;
+use crate::{CreatedBy, session::paused};
 
 /// Why a sandbox, or a session with it, ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,12 +24,14 @@ pub enum DestroyReason {
     Lost,
     /// It could not be made completely.
     Failed,
+    /// Its session was paused without its processes.
+    Paused,
     /// The service stopped.
     Shutdown,
 }
 
 impl DestroyReason {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Deleted,
         Self::Idle,
         Self::Ttl,
@@ -37,6 +39,7 @@ impl DestroyReason {
         Self::Finished,
         Self::Lost,
         Self::Failed,
+        Self::Paused,
         Self::Shutdown,
     ];
 
@@ -50,6 +53,7 @@ impl DestroyReason {
             Self::Finished => "finished",
             Self::Lost => "lost",
             Self::Failed => "failed",
+            Self::Paused => "paused",
             Self::Shutdown => "shutdown",
         }
     }
@@ -62,6 +66,7 @@ impl DestroyReason {
                 ErrorCode::SessionDeleted,
                 "the session's time to live was over before the call was",
             ),
+            Self::Paused => paused(),
             Self::Idle | Self::Evicted | Self::Finished | Self::Failed => Error::new(
                 ErrorCode::SessionDeleted,
                 "the session ended during the call",

@@ -23,6 +23,11 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 impl Shared {
     /// Ends every session whose time is up, and waits for their end.
     pub async fn reap(self: &Arc<Self>) {
+        let to_pause = self.table().to_pause(self.clock.now());
+        let pausing = to_pause
+            .into_iter()
+            .map(|key| Arc::clone(self).pause_at_end(key));
+        join_all(pausing).await;
         let endings = self.begin_reap();
         join_all(endings.into_iter().map(Outcome::wait)).await;
         self.remove_orphans().await;

@@ -11,7 +11,7 @@ use crate::{
     acquire::Found,
     deadline::{self, within},
     new::Wanted,
-    session::{Session, State, Terms},
+    session::{Session, State, Terms, Times},
     shared::Shared,
     table::Entry,
 };
@@ -97,10 +97,14 @@ impl Shared {
             options: record.options,
             created_at: record.created_at,
             idle_timeout: record.idle_timeout,
-            expires_at: record.expires_at,
             ephemeral: false,
         };
-        let session = Session::new(terms, record.last_used_at, self.settings.runs_per_session);
+        let times = Times {
+            ends: record.expires_at,
+            paused_at: record.paused_at,
+        };
+        let turns = self.settings.runs_per_session;
+        let session = Session::new(terms, times, record.last_used_at, turns);
         let entry = Entry {
             session: Arc::new(session),
             state: State::Stopped(None),

@@ -15,18 +15,23 @@
 //!                         '---- starting: deleted, or the first start failed
 //! ```
 //!
+//! A session that is paused is running, with its processes frozen, or stopped; no call
+//! reaches it before it is resumed, and time does not end it.
+//!
 //! Every change is made under the table's lock. A session that is ending is
 //! never joined: a call on its key waits for its end and gets another one.
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use sandbox_core::{Error, SandboxId, SandboxSpec, SessionKey, SessionOptions, Timestamp};
+use sandbox_core::{
+    Error, ErrorCode, OnEnd, SandboxId, SandboxSpec, SessionKey, SessionOptions, Timestamp,
+};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +50,17 @@ pub(crate) enum State {
     },
 }
 
+/// How long a paused session is kept.
+const PAUSED_LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// What of its time can be changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Times {
+    /// When it ends however much it is used.
+    pub ends: Option<Timestamp>,
+    pub paused_at: Option<Timestamp>,
+}
+
 /// What stays the same over the life of a session.
 #[derive(Clone)]
 pub(crate) struct Terms {
@@ -54,7 +70,6 @@ pub(crate) struct Terms {
     pub options: SessionOptions,
     pub created_at: Timestamp,
     pub idle_timeout: Duration,
-    pub expires_at: Option<Timestamp>,
     /// Made for one run: no row, no second start.
     pub ephemeral: bool,
 }
@@ -68,6 +83,14 @@ pub(crate) struct Session {
     pub queued: AtomicUsize,
     /// Calls and streams that use it; counted up under the table's lock.
     pub(crate) leases: AtomicUsize,
+    /// Changed under the table's lock, so that a call sees either all or nothing of it.
+    times: Mutex<Times>,
+    /// Cancelled when it is paused; another one when it goes on.
+    pause: Mutex<CancellationToken>,
+    /// Held from the beginning of a pause or its end until all of that is done.
+    pub pausing: Arc<tokio::sync::Mutex<()>>,
+    /// Held while its row is written, so that the last word stays.
+    pub writing: tokio::sync::Mutex<()>,
     last_used: AtomicI64,
     /// `last_used` is later than what the store knows.
     touched: AtomicBool,
@@ -79,10 +102,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub fn new(terms: Terms, last_used: Timestamp, turns: usize) -> Self {
+    pub fn new(terms: Terms, times: Times, last_used: Timestamp, turns: usize) -> Self {
         let turns = turns.clamp(1, Semaphore::MAX_PERMITS);
         Self {
             terms,
+            pause: Mutex::new(match times.paused_at {
+                Some(_) => cancelled(),
+                None => CancellationToken::new(),
+            }),
+            times: Mutex::new(times),
+            pausing: Arc::default(),
+            writing: tokio::sync::Mutex::default(),
             turns: Arc::new(Semaphore::new(turns)),
             turns_total: turns,
             context_turns: ContextTurns::default(),
@@ -100,7 +130,12 @@ impl Session {
     pub fn doomed(&self, reason: DestroyReason) -> Self {
         Self {
             doomed: Some(reason),
-            ..Self::new(self.terms.clone(), self.last_used(), self.turns_total)
+            ..Self::new(
+                self.terms.clone(),
+                self.times().clone(),
+                self.last_used(),
+                self.turns_total,
+            )
         }
     }
 
@@ -148,7 +183,12 @@ impl Session {
     pub fn expires(&self, now: Timestamp) -> Timestamp {
         let used = if self.in_use() { now } else { self.last_used() };
         let idle = used.plus(self.terms.idle_timeout);
-        self.terms.expires_at.map_or(idle, |ttl| ttl.min(idle))
+        let times = self.times();
+        match (times.paused_at, times.ends) {
+            (Some(since), _) => since.plus(PAUSED_LIMIT),
+            (None, Some(ends)) => ends.min(idle),
+            (None, None) => idle,
+        }
     }
 
     /// Why it should end now. Never for idleness while somebody uses it.
@@ -156,10 +196,56 @@ impl Session {
         if self.doomed.is_some() {
             return self.doomed;
         }
-        if self.terms.expires_at.is_some_and(|ttl| ttl <= now) {
-            return Some(DestroyReason::Ttl);
+        let times = self.times().clone();
+        if let Some(since) = times.paused_at {
+            return (since.plus(PAUSED_LIMIT) <= now).then_some(DestroyReason::Idle);
+        }
+        if times.ends.is_some_and(|ends| ends <= now) {
+            return (self.terms.options.on_end == OnEnd::Delete).then_some(DestroyReason::Ttl);
         }
         (!self.in_use() && self.expires(now) <= now).then_some(DestroyReason::Idle)
+    }
+
+    /// Whether its time is over and it is to be kept.
+    pub fn is_to_pause(&self, now: Timestamp) -> bool {
+        let times = self.times();
+        self.terms.options.on_end != OnEnd::Delete
+            && self.doomed.is_none()
+            && times.paused_at.is_none()
+            && times.ends.is_some_and(|ends| ends <= now)
+    }
+
+    pub fn times(&self) -> MutexGuard<'_, Times> {
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.times().paused_at.is_some()
+    }
+
+    /// Ends every call in it, until it goes on.
+    pub fn pause(&self, now: Timestamp) {
+        self.times().paused_at = Some(now);
+        self.pause_token().cancel();
+    }
+
+    /// It goes on, to this end.
+    pub fn go_on(&self, ends: Option<Timestamp>) {
+        let mut pause = self.pause_token();
+        *self.times() = Times {
+            ends,
+            paused_at: None,
+        };
+        *pause = CancellationToken::new();
+    }
+
+    fn pause_token(&self) -> MutexGuard<'_, CancellationToken> {
+        self.pause.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Is cancelled when it is paused next.
+    pub fn next_pause(&self) -> CancellationToken {
+        self.pause_token().clone()
     }
 
     /// Ends every call in it.
@@ -181,4 +267,18 @@ impl Session {
         self.ended()
             .unwrap_or_else(|| DestroyReason::Deleted.error())
     }
+}
+
+fn cancelled() -> CancellationToken {
+    let token = CancellationToken::new();
+    token.cancel();
+    token
+}
+
+/// What a call learns whose session is paused, or was paused under it.
+pub(crate) fn paused() -> Error {
+    Error::new(
+        ErrorCode::SessionPaused,
+        "the session is paused; resume it first",
+    )
 }

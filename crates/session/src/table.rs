@@ -78,6 +78,27 @@ impl Table {
             .collect()
     }
 
+    /// Sessions whose time is over and that are to be kept.
+    pub fn to_pause(&self, now: Timestamp) -> Vec<SessionKey> {
+        self.entries
+            .iter()
+            .filter(|(_, entry)| matches!(entry.state, State::Running(_) | State::Stopped(_)))
+            .filter(|(_, entry)| entry.session.is_to_pause(now))
+            .map(|(key, _)| key.clone())
+            .collect()
+    }
+
+    /// Whether one more session of this tenant may be paused.
+    pub fn may_pause(&self, tenant: &TenantId, settings: &SessionSettings) -> bool {
+        let entries = self.entries.values();
+        let paused: Vec<_> = entries.filter(|entry| entry.session.is_paused()).collect();
+        let own = paused
+            .iter()
+            .filter(|entry| entry.session.key().tenant == *tenant)
+            .count();
+        own < settings.tenant_max_sessions && paused.len() < settings.max_sessions
+    }
+
     /// Whether there is place for one more sandbox of this tenant.
     pub fn admit(
         &self,
@@ -109,6 +130,8 @@ impl Table {
             .values()
             .filter(|entry| matches!(entry.state, State::Stopped(_)) && !entry.session.in_use())
             .map(|entry| &entry.session)
+            // Somebody has asked for those to be kept.
+            .filter(|session| !session.is_paused())
             .collect();
         stopped.sort_by_key(|session| std::cmp::Reverse(session.last_used()));
         let mut kept = 0;

@@ -19,6 +19,8 @@ pub struct SessionRecord {
     pub idle_timeout: Duration,
     /// When it ends however much it is used.
     pub expires_at: Option<Timestamp>,
+    /// Since when it is paused.
+    pub paused_at: Option<Timestamp>,
 }
 
 /// Keeps the records of sessions; each call has a deadline.

@@ -218,6 +218,7 @@ impl SessionBody {
                 labels: self.labels,
                 run_timeout,
                 request_sha256,
+                ..SessionOptions::default()
             },
             idle_timeout: seconds(
                 "idle_timeout_seconds",

@@ -22,6 +22,7 @@ fn new(hash: &str) -> NewSession {
             labels: [("team".to_owned(), "red".to_owned())].into(),
             run_timeout: Some(Duration::from_secs(7)),
             request_sha256: Some(hash.into()),
+            ..SessionOptions::default()
         },
         idle_timeout: Some(Duration::from_secs(60)),
         ttl: Some(Duration::from_secs(600)),

@@ -20,6 +20,7 @@ struct Row {
     last_used_at_ms: i64,
     idle_timeout_ms: i64,
     expires_at_ms: Option<i64>,
+    paused_at_ms: Option<i64>,
 }
 
 impl TryFrom<Row> for SessionRecord {
@@ -46,6 +47,7 @@ impl TryFrom<Row> for SessionRecord {
             last_used_at: Timestamp(row.last_used_at_ms),
             idle_timeout: Duration::from_millis(idle_ms),
             expires_at: row.expires_at_ms.map(Timestamp),
+            paused_at: row.paused_at_ms.map(Timestamp),
         })
     }
 }
@@ -55,8 +57,8 @@ impl<D: Database> SessionStore for SqlStore<D> {
     async fn load(&self) -> Result<Vec<SessionRecord>> {
         let select = Statement::new(
             "SELECT tenant_id, session_id, sandbox_id, backend, spec, options, created_at_ms, \
-             last_used_at_ms, idle_timeout_ms, expires_at_ms FROM sessions WHERE owner = $1 \
-             ORDER BY tenant_id, session_id",
+             last_used_at_ms, idle_timeout_ms, expires_at_ms, paused_at_ms FROM sessions \
+             WHERE owner = $1 ORDER BY tenant_id, session_id",
             [self.owner.as_str().into()],
         );
         let rows: Vec<Row> = self.database.fetch("read the sessions", select).await?;
@@ -74,8 +76,9 @@ impl<D: Database> SessionStore for SqlStore<D> {
         let idle_ms = u64::try_from(record.idle_timeout.as_millis()).unwrap_or(u64::MAX);
         let insert = Statement::new(
             "INSERT INTO sessions (owner, tenant_id, session_id, backend, spec, options, \
-             created_at_ms, last_used_at_ms, idle_timeout_ms, expires_at_ms, sandbox_id) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+             created_at_ms, last_used_at_ms, idle_timeout_ms, expires_at_ms, sandbox_id, \
+             paused_at_ms) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
              ON CONFLICT (owner, tenant_id, session_id) DO UPDATE SET \
              backend = excluded.backend, spec = excluded.spec, \
              options = excluded.options, \
@@ -83,7 +86,8 @@ impl<D: Database> SessionStore for SqlStore<D> {
              last_used_at_ms = excluded.last_used_at_ms, \
              idle_timeout_ms = excluded.idle_timeout_ms, \
              expires_at_ms = excluded.expires_at_ms, \
-             sandbox_id = excluded.sandbox_id",
+             sandbox_id = excluded.sandbox_id, \
+             paused_at_ms = excluded.paused_at_ms",
             [
                 self.owner.as_str().into(),
                 record.key.tenant.as_str().into(),
@@ -96,6 +100,7 @@ impl<D: Database> SessionStore for SqlStore<D> {
                 idle_ms.into(),
                 record.expires_at.into(),
                 record.sandbox_id.as_str().into(),
+                record.paused_at.into(),
             ],
         );
         self.database

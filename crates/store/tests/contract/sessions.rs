@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use futures::future::join_all;
 use sandbox_core::{
-    ByteSize, Limits, NetworkPolicy, SandboxSpec, SessionKey, SessionOptions, Timestamp,
+    ByteSize, E2bOptions, Limits, NetworkPolicy, OnEnd, SandboxSpec, SessionKey, SessionOptions,
+    Timestamp,
 };
 use sandbox_store::{SessionRecord, SessionStore};
 
@@ -31,11 +32,18 @@ pub fn record(tenant: &str, session: &str) -> SessionRecord {
             labels: BTreeMap::from([("team".into(), "ä=\"'".into())]),
             run_timeout: Some(Duration::from_millis(1_500)),
             request_sha256: Some("00".into()),
+            on_end: OnEnd::Pause,
+            e2b: Some(E2bOptions {
+                template: "base".into(),
+                auto_resume: true,
+                public_traffic: false,
+            }),
         },
         created_at: Timestamp(1_000),
         last_used_at: Timestamp(2_000),
         idle_timeout: Duration::from_millis(900_001),
         expires_at: Some(Timestamp(3_000)),
+        paused_at: Some(Timestamp(2_500)),
     }
 }
 
@@ -65,6 +73,7 @@ pub async fn a_second_put_takes_the_place_of_the_first(store: &dyn SessionStore)
         last_used_at: Timestamp(8),
         idle_timeout: Duration::ZERO,
         expires_at: None,
+        paused_at: None,
         ..record("t", "a")
     };
     store.put(&changed).await.unwrap();
