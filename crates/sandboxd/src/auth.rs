@@ -1,6 +1,6 @@
 //! Who may call, out of the settings.
 
-use std::{fs, sync::Arc};
+use std::{fs, net::SocketAddr, sync::Arc};
 
 use sandbox_auth::{
     Algorithm, ApiKeys, Auth, Jwks, JwksTimes, JwksUrl, TokenRules, Tokens, VerifyingKey,
@@ -21,9 +21,17 @@ enum Key {
 /// Finds what stops the start.
 pub fn check(settings: &Settings) -> Result<(), SettingsError> {
     let key = key(settings)?;
-    if key.is_none() && !settings.api_keys && !settings.listen.ip().is_loopback() {
+    let is_open = |address: SocketAddr| !address.ip().is_loopback();
+    let open = match settings.e2b_address() {
+        Some(address) if is_open(address) => Some("e2b_listen"),
+        _ => is_open(settings.listen).then_some("listen"),
+    };
+    if let Some(open) = open
+        && key.is_none()
+        && !settings.api_keys
+    {
         return Err(invalid(
-            "listen",
+            open,
             "without jwt_secret, jwt_public_key, jwks_url or api_keys anybody may call, so only a \
              loopback address is served",
         ));

@@ -101,7 +101,7 @@ pub enum KeysCommand {
     },
     /// Revoke a key: within five seconds it opens nothing
     Revoke {
-        /// Id of the key: the part after `sbx_`
+        /// Id of the key: the 16 digits after `sbx_` or `e2b_`
         id: String,
     },
 }
@@ -114,6 +114,9 @@ pub struct CreateKey {
     /// Open the admin routes as well
     #[arg(long)]
     pub admin: bool,
+    /// Give it the form of E2B's keys, for clients that look at it
+    #[arg(long)]
+    pub e2b: bool,
     /// What to call it in the list
     #[arg(long, default_value = "")]
     pub name: String,

@@ -51,7 +51,11 @@ async fn create(settings: &Settings, store: &dyn KeyStore, wanted: &CreateKey) -
             "a name is at most 100 characters, and none of them a control character".into(),
         );
     }
-    let key = ApiKey::generate()?;
+    let key = if wanted.e2b {
+        ApiKey::generate_e2b()?
+    } else {
+        ApiKey::generate()?
+    };
     let record = KeyRecord {
         id: key.id().to_owned(),
         tenant,
@@ -103,9 +107,10 @@ async fn list(store: &dyn KeyStore, tenant: Option<&str>) -> Result<()> {
 
 async fn revoke(store: &dyn KeyStore, id: &str) -> Result<()> {
     // Whoever pastes the whole key means its id, and must not find it in an error.
-    let id = match id.strip_prefix("sbx_") {
-        Some(rest) => rest.split('_').next().unwrap_or_default(),
-        None => id,
+    let id = match (id.strip_prefix("sbx_"), id.strip_prefix("e2b_")) {
+        (Some(rest), _) => rest.split('_').next().unwrap_or_default(),
+        (None, Some(rest)) => rest.get(..16).unwrap_or(rest),
+        (None, None) => id,
     };
     if !store.revoke_key(id, SystemClock.now()).await? {
         return Err("there is no such key, or it was revoked before".into());

@@ -1,6 +1,7 @@
 //! The settings: defaults, file, environment, command line, in rising order.
 
 use std::{
+    collections::BTreeMap,
     env, fmt, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -22,7 +23,7 @@ const ENV_ALIASES: [(&str, &str); 2] = [
     ("SANDBOX_TYPE", "backend"),
     ("DATABASE_URL", "database_url"),
 ];
-const SECRETS: [&str; 1] = ["jwt_secret"];
+const SECRETS: [&str; 2] = ["jwt_secret", "e2b_token_secret"];
 
 /// Every setting; `config/sandboxd.toml` says what each means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,6 +102,15 @@ pub struct Settings {
     pub python_preload: Vec<String>,
     pub python_template: bool,
 
+    pub e2b_listen: String,
+    pub e2b_public_domain: String,
+    pub e2b_tls_cert: PathBuf,
+    pub e2b_tls_key: PathBuf,
+    pub e2b_templates: BTreeMap<String, E2bTemplate>,
+    pub e2b_internet: bool,
+    pub e2b_max_timeout: u64,
+    pub e2b_token_secret: String,
+
     pub bwrap: PathBuf,
     pub uid_range: String,
     pub read_only_paths: Vec<PathBuf>,
@@ -114,6 +124,22 @@ pub struct Settings {
     pub docker_network: String,
     pub gpu_enabled: bool,
     pub gpu_network_enabled: bool,
+}
+
+/// What a template of the E2B API stands for; what it does not say is as usual.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct E2bTemplate {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory: Option<ByteSize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pids: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub disk: Option<ByteSize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -202,6 +228,14 @@ impl Default for Settings {
                 .map(str::to_owned)
                 .into(),
             python_template: true,
+            e2b_listen: String::new(),
+            e2b_public_domain: String::new(),
+            e2b_tls_cert: PathBuf::new(),
+            e2b_tls_key: PathBuf::new(),
+            e2b_templates: BTreeMap::new(),
+            e2b_internet: false,
+            e2b_max_timeout: 86_400,
+            e2b_token_secret: String::new(),
             bwrap: "bwrap".into(),
             uid_range: "1900000000-1900065535".into(),
             read_only_paths: Vec::new(),
@@ -418,6 +452,9 @@ fn one(key: &str, text: &str, origin: String, defaults: &Dict) -> Result<Source,
                 .map(str::to_owned)
                 .collect::<Vec<_>>(),
         ),
+        Some(Value::Dict(..)) => serde_json::from_str::<Dict>(text)
+            .map(Value::from)
+            .map_err(|_| bad("a JSON object is expected"))?,
         Some(_) => Value::from(text),
     };
     Ok(Source {
@@ -468,6 +505,7 @@ impl Settings {
             }
         }
         auth::check(self)?;
+        self.check_e2b_api()?;
         if !(self.database_url.is_empty() || sandbox_store::is_known(&self.database_url)) {
             return invalid(
                 "database_url",
@@ -546,6 +584,37 @@ impl Settings {
             );
         }
         Ok(())
+    }
+
+    fn check_e2b_api(&self) -> Result<(), SettingsError> {
+        let invalid = |key: &str, problem: &str| {
+            Err(SettingsError::Invalid {
+                key: key.into(),
+                problem: problem.into(),
+            })
+        };
+        if !self.e2b_listen.is_empty() && self.e2b_address().is_none() {
+            return invalid("e2b_listen", "it is an address such as 127.0.0.1:8081");
+        }
+        let (cert, key) = (&self.e2b_tls_cert, &self.e2b_tls_key);
+        if cert.as_os_str().is_empty() != key.as_os_str().is_empty() {
+            return invalid(
+                "e2b_tls_cert",
+                "a certificate and its key go together: e2b_tls_key",
+            );
+        }
+        if self.e2b_max_timeout == 0 {
+            return invalid("e2b_max_timeout", "it is 1 or more");
+        }
+        if !(self.e2b_token_secret.is_empty() || self.e2b_token_secret.len() >= 32) {
+            return invalid("e2b_token_secret", "it has 32 characters or more");
+        }
+        Ok(())
+    }
+
+    /// Where the E2B API is served; `None`: nowhere.
+    pub fn e2b_address(&self) -> Option<SocketAddr> {
+        self.e2b_listen.parse().ok()
     }
 
     /// The host's users that sandboxes run as when the service is root.
