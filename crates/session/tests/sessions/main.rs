@@ -8,6 +8,7 @@ mod delete;
 mod explicit;
 mod limits;
 mod loss;
+mod pause;
 mod pool;
 mod reap;
 mod restart;

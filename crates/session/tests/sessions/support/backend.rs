@@ -217,8 +217,12 @@ impl Backend for Fake {
     }
 
     fn capabilities(&self) -> Capabilities {
-        let mut all =
-            Capabilities::from([Capability::Exec, Capability::Files, Capability::Network]);
+        let mut all = Capabilities::from([
+            Capability::Exec,
+            Capability::Files,
+            Capability::Network,
+            Capability::PersistentWorkspace,
+        ]);
         if self.0.forgets_network.load(Ordering::SeqCst) {
             all.remove(&Capability::Network);
         }
