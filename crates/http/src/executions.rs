@@ -217,7 +217,7 @@ pub(crate) struct AuditResponse {
     /// Who did it: `sub` of the token, or the API key's id.
     subject: String,
     /// `execute`, `bash`, `write`, `edit`, `delete`, `move`, `copy`, `process_started`,
-    /// `session_created` or `session_deleted`.
+    /// `session_created`, `session_deleted`, `session_paused` or `session_resumed`.
     #[schema(example = "execute")]
     action: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -61,6 +61,8 @@ fn routes() -> OpenApiRouter<AppState> {
             sessions::create::create_session,
             sessions::delete_session
         ))
+        .routes(routes!(sessions::pause::pause_session))
+        .routes(routes!(sessions::pause::resume_session))
         .routes(routes!(sessions::contexts::list_contexts))
         .routes(routes!(sessions::contexts::restart_context))
         .routes(routes!(sessions::contexts::delete_context))

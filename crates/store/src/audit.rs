@@ -16,10 +16,12 @@ pub enum AuditAction {
     ProcessStarted,
     SessionCreated,
     SessionDeleted,
+    SessionPaused,
+    SessionResumed,
 }
 
 impl AuditAction {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Execute,
         Self::Bash,
         Self::Write,
@@ -30,6 +32,8 @@ impl AuditAction {
         Self::ProcessStarted,
         Self::SessionCreated,
         Self::SessionDeleted,
+        Self::SessionPaused,
+        Self::SessionResumed,
     ];
 
     /// snake_case, as in the database and in answers.
@@ -45,6 +49,8 @@ impl AuditAction {
             Self::ProcessStarted => "process_started",
             Self::SessionCreated => "session_created",
             Self::SessionDeleted => "session_deleted",
+            Self::SessionPaused => "session_paused",
+            Self::SessionResumed => "session_resumed",
         }
     }
 

@@ -332,7 +332,11 @@ fn limits(asked: &LimitsBody, bounds: &SessionBounds) -> ApiResult<Limits> {
     })
 }
 
-fn seconds(field: &str, asked: Option<u64>, max: Option<Duration>) -> ApiResult<Option<Duration>> {
+pub(super) fn seconds(
+    field: &str,
+    asked: Option<u64>,
+    max: Option<Duration>,
+) -> ApiResult<Option<Duration>> {
     let Some(asked) = asked.map(Duration::from_secs) else {
         return Ok(None);
     };

@@ -4,6 +4,7 @@ pub(crate) mod archive;
 mod asked;
 pub(crate) mod contexts;
 pub(crate) mod create;
+pub(crate) mod pause;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -69,7 +70,8 @@ pub(crate) struct SessionResponse {
     tenant_id: TenantId,
     #[schema(value_type = String)]
     session_id: SessionId,
-    /// `starting`, `running`, `stopped` (the next call starts it again) or `ending`.
+    /// `starting`, `running`, `stopped` (the next call starts it again), `paused` (calls are
+    /// refused until it is resumed) or `ending`.
     #[schema(example = "running")]
     state: &'static str,
     backend: String,
@@ -82,6 +84,9 @@ pub(crate) struct SessionResponse {
     /// When it ends however much it is used; absent when it has no such time.
     #[serde(skip_serializing_if = "Option::is_none")]
     ends: Option<String>,
+    /// Absent when it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paused: Option<PausedResponse>,
     idle_timeout_seconds: u64,
     labels: BTreeMap<String, String>,
     /// The names alone: values may be secrets.
@@ -99,6 +104,14 @@ pub(crate) struct SessionResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_seconds: Option<f64>,
     usage: UsageResponse,
+}
+
+/// How a session is kept while it is paused.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PausedResponse {
+    since: String,
+    /// With its processes, which are frozen; otherwise its files alone are kept.
+    with_memory: bool,
 }
 
 /// What the sandbox uses now; null where the backend cannot tell.
@@ -139,6 +152,10 @@ impl From<SessionInfo> for SessionResponse {
             last_used: rfc3339(info.last_used),
             expires: info.expires.map(rfc3339),
             ends: info.ends.map(rfc3339),
+            paused: info.paused.map(|paused| PausedResponse {
+                since: rfc3339(paused.since),
+                with_memory: paused.with_memory,
+            }),
             idle_timeout_seconds: info.idle_timeout.as_secs(),
             timeout_seconds: info.options.run_timeout.map(|time| time.as_secs_f64()),
             labels: info.options.labels,

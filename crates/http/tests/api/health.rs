@@ -78,7 +78,7 @@ async fn backends_say_what_they_do_and_enforce() {
     assert_eq!(
         service.get("/backends").await.json(),
         json!({"backends": [{
-            "name": "fake", "default": true, "capabilities": ["exec", "files"],
+            "name": "fake", "default": true, "capabilities": ["exec", "files", "persistent_workspace"],
             "enforcement": {"memory": "good manners"}, "ready": true, "problems": [],
         }]})
     );

@@ -106,3 +106,43 @@ async fn a_deleted_session_is_gone() {
         assert_eq!(service.get(bad).await.status, 400, "{bad}");
     }
 }
+
+#[tokio::test]
+async fn a_paused_session_refuses_calls_until_it_is_resumed() {
+    let service = with_sessions(&[("default", "s")]).await;
+    let (pause, resume) = ("/sessions/default/s/pause", "/sessions/default/s/resume");
+    let answer = service.post(pause, json!({"memory": false})).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.bytes);
+    let shown = answer.json();
+    assert_eq!(shown["state"], "paused");
+    assert_eq!(
+        shown["paused"],
+        json!({"since": "1970-01-01T00:00:00.000Z", "with_memory": false})
+    );
+    let run = json!({"command": "true", "session_id": "s"});
+    for (path, body) in [("/bash", run.clone()), (pause, json!({}))] {
+        let answer = service.post(path, body).await;
+        assert_eq!(answer.problem(), (409, "session_paused".into()), "{path}");
+    }
+    assert_eq!(
+        service.get("/sessions/default/s").await.json()["state"],
+        "paused"
+    );
+    for bad in [json!({"ttl_seconds": 0}), json!({"memory": true})] {
+        let answer = service.post(resume, bad).await;
+        assert_eq!(answer.problem(), (400, "invalid_request".into()));
+    }
+    let answer = service.post(resume, json!({"ttl_seconds": 60})).await;
+    assert_eq!(answer.status, 200, "{:?}", answer.bytes);
+    let shown = answer.json();
+    assert_eq!(
+        (&shown["state"], &shown["paused"]),
+        (&json!("running"), &Value::Null)
+    );
+    assert_eq!(shown["ends"], "1970-01-01T00:01:00.000Z");
+    assert_eq!(service.post("/bash", run).await.status, 200);
+    let answer = service
+        .post("/sessions/default/none/pause", json!({}))
+        .await;
+    assert_eq!(answer.problem(), (404, "not_found".into()));
+}

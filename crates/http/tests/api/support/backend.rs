@@ -30,7 +30,11 @@ impl Backend for FakeBackend {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::from([Capability::Exec, Capability::Files])
+        Capabilities::from([
+            Capability::Exec,
+            Capability::Files,
+            Capability::PersistentWorkspace,
+        ])
     }
 
     fn enforcement(&self) -> Enforcement {
