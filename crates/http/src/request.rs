@@ -27,15 +27,27 @@ const NO_ROUTE: &str = "unmatched";
 /// As proxies count it: the client went away before the answer.
 const CLIENT_CLOSED: &str = "499";
 
+/// What a response says of its route, where no path of the router tells.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteLabel(pub &'static str);
+
+/// Whose requests are tracked.
+#[derive(Clone)]
+pub(crate) struct Tracked {
+    pub(crate) state: AppState,
+    /// Before the routes in metrics and log, to tell one API from the other.
+    pub(crate) api: &'static str,
+}
+
 pub(crate) async fn track(
-    State(state): State<AppState>,
+    State(Tracked { state, api }): State<Tracked>,
     mut request: Request,
     next: Next,
 ) -> Response {
     let id = RequestId::of(request.headers());
     request.extensions_mut().insert(id.clone());
     let method = method_label(request.method());
-    let route = route_label(&state, &request);
+    let route = format!("{api}{}", route_label(&state, &request));
     let span = info_span!(
         "request",
         request.id = %id,
@@ -69,6 +81,9 @@ pub(crate) async fn track(
             ApiError::from(Error::internal("a handler panicked")).into_response()
         });
         let mut response = problem::render(answer, &id);
+        if let Some(RouteLabel(label)) = response.extensions().get() {
+            watch.route = format!("{api}{label}");
+        }
         if let Some(value) = id.header_value() {
             response.headers_mut().insert(request_id::HEADER, value);
         }

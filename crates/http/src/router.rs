@@ -18,7 +18,9 @@ use crate::{
     docs::{self, Document},
     execute, executions, files, health, languages_route, linger,
     problem::{ApiError, Problem},
-    processes, request, search, sessions,
+    processes,
+    request::{self, Tracked},
+    search, sessions,
 };
 
 const ABOUT: &str = "Runs code that nobody should trust: each session is a sandbox with a workspace \
@@ -143,10 +145,22 @@ pub fn router(state: AppState) -> Router {
         .layer(middleware::from_fn(linger::linger))
         .layer(Extension(Document(Bytes::from(document))))
         .layer(middleware::from_fn_with_state(
-            state.clone(),
+            Tracked {
+                state: state.clone(),
+                api: "",
+            },
             request::track,
         ))
         .with_state(state)
+}
+
+/// Another API of the same service: its requests have ids, spans, log lines and metrics
+/// like all others, with `api` before their routes.
+pub fn tracked(router: Router, state: AppState, api: &'static str) -> Router {
+    router.layer(middleware::from_fn_with_state(
+        Tracked { state, api },
+        request::track,
+    ))
 }
 
 async fn not_found(uri: Uri) -> ApiError {

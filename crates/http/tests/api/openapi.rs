@@ -90,8 +90,8 @@ async fn openapi_lists_every_route_of_the_contract_and_each_is_served() {
             "post /sessions/{tenant_id}/{session_id}",
             "post /sessions/{tenant_id}/{session_id}/contexts/{context}/restart",
             "post /sessions/{tenant_id}/{session_id}/copy",
-        "post /sessions/{tenant_id}/{session_id}/pause",
-        "post /sessions/{tenant_id}/{session_id}/resume",
+            "post /sessions/{tenant_id}/{session_id}/pause",
+            "post /sessions/{tenant_id}/{session_id}/resume",
             "post /write",
         ]
     );
