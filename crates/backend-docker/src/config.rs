@@ -68,9 +68,45 @@ impl DockerConfig {
     }
 }
 
+impl DockerConfig {
+    /// A network that gives sandboxes somebody else's network namespace.
+    pub(crate) fn shared_network(&self) -> Option<&str> {
+        let of_gpu = self.gpu.as_ref().and_then(|gpu| gpu.network.as_deref());
+        [self.network.as_deref(), of_gpu]
+            .into_iter()
+            .flatten()
+            .find(|network| *network == "host" || network.starts_with("container:"))
+    }
+}
+
 /// Every sandbox sees all GPUs of the daemon's machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gpu {
     /// The Docker network that they reach then; `None`: none.
     pub network: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_namespace_is_nobody_elses() {
+        let mut config = DockerConfig::new("o", "image", Bytes::new());
+        assert_eq!(config.shared_network(), None);
+        for (network, shared) in [
+            ("bridge", None),
+            ("hosts", None),
+            ("host", Some("host")),
+            ("container:abc", Some("container:abc")),
+        ] {
+            config.network = Some(network.to_owned());
+            assert_eq!(config.shared_network(), shared);
+        }
+        config.network = None;
+        config.gpu = Some(Gpu {
+            network: Some("host".to_owned()),
+        });
+        assert_eq!(config.shared_network(), Some("host"));
+    }
 }

@@ -84,8 +84,15 @@ impl Daemon {
         }
     }
 
-    /// What a daemon that answers does not have.
+    /// What a daemon that answers does not have, or must not be asked for.
     pub async fn lacks(&self, config: &DockerConfig) -> Result<Option<Problem>> {
+        if let Some(network) = config.shared_network() {
+            return Ok(Some(Problem::new(
+                format!("`{network}` is no network of its own"),
+                "name a Docker network in `docker_network`: callers reach the loopback of \
+                 sandboxes, which must not be the host's or another container's",
+            )));
+        }
         let info = self.client().await?.info().await;
         let info = info.map_err(|error| failed("tell what it has", error))?;
         let runtimes = info.runtimes.unwrap_or_default();

@@ -43,7 +43,7 @@ pub struct GuestClient {
     pub(crate) process: ProcessClient<Transport>,
     pub(crate) search: SearchClient<Transport>,
     pub(crate) workspace: WorkspaceClient<Transport>,
-    transport: Transport,
+    pub(crate) transport: Transport,
     closed: watch::Receiver<bool>,
 }
 
@@ -176,6 +176,6 @@ impl GuestClient {
     }
 }
 
-fn lost(error: hyper::Error) -> Error {
+pub(crate) fn lost(error: hyper::Error) -> Error {
     Error::new(ErrorCode::SandboxLost, "the sandbox ended").with_source(error)
 }

@@ -9,13 +9,19 @@ mod connection;
 mod contexts;
 mod error;
 mod files;
+mod forward;
+mod ports;
 mod process;
 mod run;
 mod takeover;
 
 pub use archive::ArchiveStream;
 pub use connection::{GuestClient, GuestConfig};
+/// What [`GuestClient::forward`] takes as a body.
+pub use connectrpc::client::{ClientBody, full_body};
 pub use files::FileStream;
+pub use forward::is_of_the_contract;
+pub use ports::{PortError, PortStream};
 pub use process::{ProcessEvent, ProcessRequest, ProcessStream};
 pub use run::{Collected, RunEnd, RunEvent, RunStream, ended_early};
 /// The messages of the calls that are passed on as they are.

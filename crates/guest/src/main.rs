@@ -19,6 +19,7 @@ mod filesystem;
 mod mounts;
 mod own_folder;
 mod path;
+mod ports;
 mod process;
 mod reaper;
 mod rest;

@@ -11,6 +11,7 @@ use crate::{
     artifacts::{LastChange, Reported},
     disk::Disk,
     display::{Modules, Watcher},
+    ports::Ports,
     warm::Templates,
 };
 
@@ -32,6 +33,8 @@ pub(crate) struct Guest {
     pub disk: Arc<Disk>,
     /// Where interpreters that are warm already can be had, if anywhere.
     pub templates: Templates,
+    /// Connections to programs that listen.
+    pub ports: Ports,
     env: RwLock<BTreeMap<String, String>>,
 }
 
@@ -53,6 +56,7 @@ impl Guest {
             context_programs: Modules::of_contexts(),
             archives: Archives::default(),
             templates: Templates::new(templates),
+            ports: Ports::default(),
             env: RwLock::new(env),
         }
     }

@@ -115,3 +115,17 @@ async fn an_end_leaves_no_process() {
     assert!(!running());
     docker.backend.remove(&id(1)).await.unwrap();
 }
+
+/// Callers reach the loopback of sandboxes, so no other may be behind it.
+#[tokio::test]
+async fn the_hosts_network_or_anothers_is_refused() {
+    for network in ["host", "container:abc"] {
+        let Some(docker) = Docker::with(|config| config.network = Some(network.to_owned())) else {
+            return;
+        };
+        let refused = docker.backend.create(&id(1), &SandboxSpec::default()).await;
+        let refused = refused.err().unwrap().detail().to_owned();
+        assert!(refused.contains("no network of its own"), "{refused}");
+        assert!(!docker.backend.check().await.ready());
+    }
+}

@@ -1,4 +1,5 @@
-//! The plain HTTP routes of the contract: /health, /init, /envs, /metrics, /files.
+//! The plain HTTP routes: /health, /init, /envs, /metrics and /files of the contract,
+//! and our own /ports.
 
 mod download;
 mod metrics;
@@ -18,12 +19,12 @@ use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::state::Guest;
+use crate::{ports, state::Guest};
 
 const MAX_INIT_BYTES: usize = 4 * 1024 * 1024;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
-type Answer = Response<Body>;
+pub(crate) type Answer = Response<Body>;
 
 /// The variables that a sandbox starts with; what the contract has beyond it is
 /// for other places than ours.
@@ -34,6 +35,10 @@ struct Init {
 }
 
 pub(crate) async fn handle(guest: Arc<Guest>, request: Request<Incoming>) -> Answer {
+    if let Some(port) = request.uri().path().strip_prefix("/ports/") {
+        let port = port.to_owned();
+        return ports::handle(&guest.ports, &port, request).await;
+    }
     let route = (request.method().clone(), request.uri().path().to_owned());
     let result = match (&route.0, route.1.as_str()) {
         (&Method::GET, "/health") => Ok(empty(StatusCode::NO_CONTENT)),
@@ -49,13 +54,17 @@ pub(crate) async fn handle(guest: Arc<Guest>, request: Request<Incoming>) -> Ans
             connectrpc::ErrorCode::ResourceExhausted => StatusCode::INSUFFICIENT_STORAGE,
             _ => failed.http_status(),
         };
-        let message = failed.message.unwrap_or_default();
-        let body = json!({ "code": status.as_u16(), "message": message });
-        json_answer(status, &body)
+        refusal(status, &failed.message.unwrap_or_default())
     })
 }
 
-fn empty(status: StatusCode) -> Answer {
+/// An error as the contract words it.
+pub(crate) fn refusal(status: StatusCode, message: &str) -> Answer {
+    let body = json!({ "code": status.as_u16(), "message": message });
+    json_answer(status, &body)
+}
+
+pub(crate) fn empty(status: StatusCode) -> Answer {
     let body = Empty::new().map_err(|never| match never {});
     let mut answer = Response::new(body.boxed_unsync());
     *answer.status_mut() = status;

@@ -80,10 +80,7 @@ impl Wire {
             .send("POST", &format!("/{procedure}"), &all, frame(&message))
             .await;
         assert_eq!(response.status(), StatusCode::OK);
-        Frames {
-            body: response.into_body(),
-            buffer: BytesMut::new(),
-        }
+        Frames::of(response)
     }
 }
 
@@ -101,6 +98,13 @@ pub struct Frames {
 }
 
 impl Frames {
+    pub fn of(answer: http::Response<Incoming>) -> Self {
+        Self {
+            body: answer.into_body(),
+            buffer: BytesMut::new(),
+        }
+    }
+
     /// The next frame; its first byte says whether it is the last.
     pub async fn next(&mut self) -> (bool, Value) {
         tokio::time::timeout(Duration::from_secs(20), self.read())
