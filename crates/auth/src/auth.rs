@@ -1,5 +1,7 @@
 //! Which credentials are taken, and whose they are.
 
+use std::sync::Arc;
+
 use sandbox_core::{Error, Result};
 
 use crate::{ApiKeys, Identity, Tokens, unauthorized};
@@ -10,8 +12,9 @@ pub enum Credential<'a> {
     ApiKey(&'a str),
 }
 
-/// Who may call.
-pub struct Auth(Option<Taken>);
+/// Who may call. A clone is the same.
+#[derive(Clone)]
+pub struct Auth(Option<Arc<Taken>>);
 
 struct Taken {
     tokens: Option<Tokens>,
@@ -26,7 +29,7 @@ impl Auth {
 
     /// Only who shows what is given here may call; with neither, nobody.
     pub fn on(tokens: Option<Tokens>, keys: Option<ApiKeys>) -> Self {
-        Self(Some(Taken { tokens, keys }))
+        Self(Some(Arc::new(Taken { tokens, keys })))
     }
 
     pub fn is_off(&self) -> bool {
@@ -35,7 +38,7 @@ impl Auth {
 
     /// Whose credential this is.
     pub async fn identify(&self, credential: Option<Credential<'_>>) -> Result<Identity> {
-        let Some(Taken { tokens, keys }) = &self.0 else {
+        let Some(Taken { tokens, keys }) = self.0.as_deref() else {
             return Identity::anybody();
         };
         match (credential, tokens, keys) {

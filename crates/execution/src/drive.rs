@@ -9,7 +9,7 @@ use std::{
 };
 
 use guest_client::RunEvent;
-use sandbox_core::{Error, ErrorCode, Result, Termination};
+use sandbox_core::{Error, ErrorCode, Result, SessionKey, Termination};
 use sandbox_session::RunReport;
 use tracing::{Instrument as _, trace_span};
 
@@ -100,15 +100,19 @@ impl Shared {
         execution: &Arc<Execution>,
         request: ExecutionRequest,
     ) -> Result<RunReport> {
-        let mut run = self
-            .sessions
-            .start_run(
-                &request.tenant,
-                request.session.as_ref(),
-                request.files,
-                request.run,
-            )
-            .await?;
+        let sessions = &self.sessions;
+        let mut run = match request.session {
+            Some(session) if request.existing => {
+                let key = SessionKey::new(request.tenant, session);
+                let run = sessions.start_run_in_existing(&key, request.files, request.run);
+                run.await?
+            }
+            session => {
+                let (files, run) = (request.files, request.run);
+                let run = sessions.start_run(&request.tenant, session.as_ref(), files, run);
+                run.await?
+            }
+        };
         execution.begin(run.place().clone()).await;
         loop {
             match run.next().await? {

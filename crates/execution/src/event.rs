@@ -15,6 +15,8 @@ pub enum Event {
     },
     /// A JSON object of MIME type to text.
     Display(String),
+    /// The same, of the value of the last expression of code in a context.
+    Result(String),
     /// What ended code in a context.
     Raised(Raised),
     Artifact(Artifact),
@@ -27,7 +29,7 @@ impl Weighed for Event {
         match self {
             Self::Started | Self::Ended => 0,
             Self::Output { text, .. } => text.len(),
-            Self::Display(bundle) => bundle.len(),
+            Self::Display(bundle) | Self::Result(bundle) => bundle.len(),
             Self::Raised(raised) => raised.name.len() + raised.value.len() + raised.traceback.len(),
             Self::Artifact(artifact) => {
                 artifact.name.len()

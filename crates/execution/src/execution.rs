@@ -314,7 +314,7 @@ impl Execution {
                 RunEvent::Result(bundle) => {
                     progress.main_result = Some(progress.displayed.len());
                     progress.displayed.push(bundle.clone());
-                    Some(Event::Display(bundle))
+                    Some(Event::Result(bundle))
                 }
                 RunEvent::Display(bundle) => {
                     progress.displayed.push(bundle.clone());

@@ -11,6 +11,8 @@ pub struct ExecutionRequest {
     pub tenant: TenantId,
     /// `None`: a sandbox of its own, destroyed after it.
     pub session: Option<SessionId>,
+    /// The session is not made: it is there, or there is no run.
+    pub existing: bool,
     /// Chosen by the caller: the same one again is the same run.
     pub id: Option<ExecutionId>,
     pub files: Vec<WriteRequest>,

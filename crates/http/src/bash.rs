@@ -96,6 +96,7 @@ pub(crate) async fn bash(
     let request = ExecutionRequest {
         tenant,
         session: body.session_id,
+        existing: false,
         id: wish.execution(&headers)?,
         files: Vec::new(),
         action: AuditAction::Bash,

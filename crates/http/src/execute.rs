@@ -122,6 +122,7 @@ pub(crate) async fn execute(
     let request = ExecutionRequest {
         tenant,
         session: body.session_id,
+        existing: false,
         id: wish.execution(&headers)?,
         files: input::files(body.files)?,
         action: AuditAction::Execute,

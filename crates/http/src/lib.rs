@@ -40,6 +40,7 @@ mod trace;
 pub use audit::SessionWatch;
 pub use languages::{Language, LanguageError, LanguageTable};
 pub use metrics::{Declared, Metrics};
+pub use problem::{log as log_error, status};
 pub use request::RouteLabel;
 pub use router::{openapi, router, tracked};
 pub use sandbox_auth::Auth;

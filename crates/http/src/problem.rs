@@ -82,7 +82,7 @@ fn codes() -> ObjectBuilder {
 }
 
 /// The HTTP status of an error.
-pub(crate) fn status(code: ErrorCode) -> StatusCode {
+pub fn status(code: ErrorCode) -> StatusCode {
     match code {
         ErrorCode::InvalidRequest | ErrorCode::InvalidPath | ErrorCode::InvalidPattern => {
             StatusCode::BAD_REQUEST
@@ -222,7 +222,7 @@ fn whole_seconds(duration: Duration) -> u64 {
 }
 
 /// The detail of a fault of the client's is not logged: it may quote the request.
-fn log(error: &Error) {
+pub fn log(error: &Error) {
     let code = error.code().as_str();
     match level(error.code()) {
         Level::ERROR => error!(error.code = code, "request failed: {}", chain(error)),

@@ -151,7 +151,7 @@ impl SessionManager {
     }
 
     /// Asks a sandbox what it uses; not under the lock.
-    fn info(&self, view: View) -> SessionInfo {
+    pub(crate) fn info(&self, view: View) -> SessionInfo {
         let now: Timestamp = self.shared.clock.now();
         let session = view.session;
         SessionInfo {
@@ -185,14 +185,14 @@ impl Drop for SessionManager {
     }
 }
 
-struct View {
+pub(crate) struct View {
     session: Arc<Session>,
     state: SessionState,
     times: Times,
     sandbox: Option<Arc<Sandbox>>,
 }
 
-fn view(entry: &Entry) -> View {
+pub(crate) fn view(entry: &Entry) -> View {
     let (state, sandbox) = match &entry.state {
         State::Starting(_) => (SessionState::Starting, None),
         State::Running(sandbox) if sandbox.is_alive() => {

@@ -71,13 +71,34 @@ impl SessionManager {
             Some(_) => Wanted::AsUsual,
             None => Wanted::ForOneRun,
         };
+        self.begin_run(&key, wanted, files, request).await
+    }
+
+    /// The same in a session that is there; else it is `not_found`.
+    pub async fn start_run_in_existing(
+        &self,
+        key: &SessionKey,
+        files: Vec<WriteRequest>,
+        request: RunRequest,
+    ) -> Result<ActiveRun> {
+        self.begin_run(key, Wanted::Existing, files, request).await
+    }
+
+    async fn begin_run(
+        &self,
+        key: &SessionKey,
+        wanted: Wanted<'_>,
+        files: Vec<WriteRequest>,
+        request: RunRequest,
+    ) -> Result<ActiveRun> {
+        let is_for_it_alone = matches!(wanted, Wanted::ForOneRun);
         // Before the lease, so that it is dropped after it.
-        let ends_after = session.is_none().then(|| EndsAfter {
+        let ends_after = is_for_it_alone.then(|| EndsAfter {
             shared: Arc::clone(&self.shared),
             key: key.clone(),
         });
         let context = request.context.as_ref().map(|context| &context.name);
-        let (lease, turn) = self.shared.turn(&key, wanted, context).await?;
+        let (lease, turn) = self.shared.turn(key, wanted, context).await?;
         for file in files {
             lease.call(lease.guest().write(file)).await?;
         }
@@ -86,7 +107,7 @@ impl SessionManager {
         Ok(ActiveRun {
             events: give_up_when_late(&lease, events)?,
             place: RunPlace {
-                session: session.cloned(),
+                session: (!is_for_it_alone).then(|| key.session.clone()),
                 session_created: lease.made.created,
                 backend: self.shared.backend_name(),
                 spec: lease.in_use.session.terms.spec.clone(),

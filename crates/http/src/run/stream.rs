@@ -46,7 +46,9 @@ fn named(execution: &Execution, event: Event) -> (&'static str, String) {
             };
             (name, text(&json!({ "text": data })))
         }
-        Event::Display(bundle) => ("display", text(&bundles(&[bundle]).pop())),
+        Event::Display(bundle) | Event::Result(bundle) => {
+            ("display", text(&bundles(&[bundle]).pop()))
+        }
         Event::Raised(raised) => ("exception", text(&RaisedResponse::from(&raised))),
         Event::Artifact(artifact) => ("artifact", text(&ArtifactResponse::from(&artifact))),
         Event::Ended => last(execution),
