@@ -5,6 +5,7 @@ mod backend;
 mod cli;
 mod docker_gate;
 mod doctor;
+mod e2b;
 mod e2b_secret;
 mod health;
 mod keys;

@@ -13,6 +13,7 @@ use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Problem, Readiness};
 use sandbox_core::{ArtifactLimits, Clock, ContextLimits, Limits, SandboxSpec, SystemClock};
+use sandbox_e2b::E2bParts;
 use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, ProcessSettings, Processes,
 };
@@ -25,13 +26,15 @@ use sandbox_store::Store;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
     auth::auth,
     backend::{Chosen, choose},
-    logging,
+    e2b, logging,
     settings::Settings,
 };
 
@@ -109,6 +112,23 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         audit.clone(),
         Arc::clone(&clock),
     );
+    let e2b = match settings.e2b_address() {
+        Some(address) => Some((
+            address,
+            E2bParts {
+                sessions: Arc::clone(&sessions),
+                executions: executions.clone(),
+                admission: Arc::clone(&admission),
+                auth: auth.clone(),
+                audit: audit.clone(),
+                clock: Arc::clone(&clock),
+                capabilities: backend.capabilities(),
+                secret: e2b::secret(&settings)?,
+                settings: e2b::e2b_settings(&settings, http_settings(&settings)?)?,
+            },
+        )),
+        None => None,
+    };
     let readiness = Arc::clone(&store);
     let state = AppState::new(AppParts {
         sessions: Arc::clone(&sessions),
@@ -137,33 +157,50 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         warn!("no tokens or API keys are asked for: whoever reaches {address} may do everything");
     }
     announce(&format!("http://{address}"));
+    let e2b = match e2b {
+        Some((address, parts)) => Some((
+            e2b::listen(address, false).await?,
+            e2b::router(parts, state.clone()),
+        )),
+        None => None,
+    };
     let begin = tokio::spawn(begin);
 
     let grace = Duration::from_secs(settings.shutdown_grace);
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let stop = CancellationToken::new();
     let limits = ServeLimits {
         max_connections: settings.max_connections,
         // Longer than the runs may take, for their answers are still to be sent.
         drain_timeout: grace + Duration::from_secs(5),
         ..ServeLimits::default()
     };
-    let serving = tokio::spawn(sandbox_http::serve(
+    let mut serving = JoinSet::new();
+    if let Some((listener, router)) = e2b {
+        let stopped = stop.clone().cancelled_owned();
+        serving.spawn(sandbox_http::serve(
+            listener,
+            router,
+            limits.clone(),
+            stopped,
+        ));
+    }
+    serving.spawn(sandbox_http::serve(
         listener,
         sandbox_http::router(state),
         limits,
-        async {
-            let _ = stopped.await;
-        },
+        stop.clone().cancelled_owned(),
     ));
     stop_signal().await?;
     info!("stopping");
-    let _ = stop.send(());
+    stop.cancel();
     sessions.shutdown(grace).await;
     begin.abort();
     // Their sandboxes are gone: what is left is to tell their callers.
     executions.shutdown(END_LIMIT).await;
     processes.shutdown(END_LIMIT).await;
-    serving.await?;
+    while let Some(served) = serving.join_next().await {
+        served?;
+    }
     if tokio::time::timeout(END_LIMIT, backend.close())
         .await
         .is_err()

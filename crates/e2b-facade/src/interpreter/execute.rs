@@ -1,0 +1,264 @@
+//! `POST /execute`: code in a context, its output line by line.
+
+use std::collections::BTreeMap;
+
+use axum::{
+    body::Body,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use e2b_wire::interpreter::{Execute, Line};
+use futures::{Stream, StreamExt as _, stream};
+use http::header;
+use sandbox_core::{
+    ContextDriver, ContextLoss, ContextName, ErrorCode, InContext, RunRequest, Stream as Output,
+    Termination,
+};
+use sandbox_execution::{Event, ExecutionRequest, Finished, Item, Reader};
+use sandbox_http::Language;
+use sandbox_session::{Lease, RunReport};
+use sandbox_store::AuditAction;
+use serde_json::Value;
+
+use super::{Plain, Refused, contexts, keepalive::KeptAlive, output::output};
+use crate::{sandbox::Found, state::Facade};
+
+const USUAL_LANGUAGE: &str = "python";
+const PYTHON: &str = "python";
+
+/// Runs it; a client that goes away interrupts it.
+pub(super) async fn execute(
+    facade: &Facade,
+    found: &Found,
+    lease: Lease,
+    asked: Execute,
+) -> Result<Response, Refused> {
+    let place = place(facade, &lease, &asked).await?;
+    let request = request(facade, found, &place, asked)?;
+    let attachment = facade.executions.start(request)?;
+    if let Err(error) = attachment.started().await {
+        return Err(match error.code() {
+            ErrorCode::NotInstalled => Plain::bad(place.language.missing()).into(),
+            _ => error.into(),
+        });
+    }
+    let number = match &place.context {
+        Some((name, _)) => number(facade, found, &lease, name).await,
+        None => 1,
+    };
+    let first = stream::iter([Line::NumberOfExecutions {
+        execution_count: number,
+    }]);
+    let lines = lines(facade, attachment.events(0), lease);
+    let body = KeptAlive::new(Box::pin(first.chain(lines)));
+    let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    Ok((kind, Body::from_stream(body)).into_response())
+}
+
+/// Where code is run.
+struct Place<'a> {
+    language: &'a Language,
+    /// `None`: as a program of its own, for the language has no contexts.
+    context: Option<(ContextName, ContextDriver)>,
+}
+
+async fn place<'a>(
+    facade: &'a Facade,
+    lease: &Lease,
+    asked: &Execute,
+) -> Result<Place<'a>, Refused> {
+    let id = asked.context_id.as_deref().filter(|id| !id.is_empty());
+    let language = asked.language.as_deref().filter(|name| !name.is_empty());
+    if id.is_some() && language.is_some() {
+        let both = "Only one of context_id or language can be provided";
+        return Err(Plain::bad(both).into());
+    }
+    if let Some(id) = id {
+        let (name, info) = contexts::known(lease, id).await?;
+        let language = contexts::language(facade, &info.language)?;
+        let driver = language.context().ok_or_else(|| Plain::no_context(id))?;
+        return Ok(Place {
+            language,
+            context: Some((name, driver)),
+        });
+    }
+    let language = contexts::language(facade, language.unwrap_or(USUAL_LANGUAGE))?;
+    let context = match language.context() {
+        Some(driver) => Some((format!("default-{}", language.name()).parse()?, driver)),
+        None => None,
+    };
+    Ok(Place { language, context })
+}
+
+fn request(
+    facade: &Facade,
+    found: &Found,
+    place: &Place<'_>,
+    asked: Execute,
+) -> Result<ExecutionRequest, Refused> {
+    let settings = &facade.settings.http;
+    if asked.code.len() > settings.max_code_bytes {
+        let most = settings.max_code_bytes;
+        return Err(Plain::bad(format!("the code is longer than {most} bytes")).into());
+    }
+    let env = asked.env_vars.unwrap_or_default();
+    let name = place.language.name();
+    Ok(ExecutionRequest {
+        tenant: found.key.tenant.clone(),
+        session: Some(found.key.session.clone()),
+        existing: true,
+        id: None,
+        files: Vec::new(),
+        action: AuditAction::Execute,
+        code: asked.code.clone(),
+        language: name.to_owned(),
+        runtime: place.language.program().to_owned(),
+        missing: place.language.missing(),
+        detach: false,
+        // Who has its token; which key that came from is not known.
+        subject: format!("sandbox:{}", found.key.session),
+        request_id: None,
+        run: RunRequest {
+            program: place.language.run(asked.code, Vec::new()),
+            env: environment(place, env)?,
+            cwd: None,
+            stdin: Bytes::new(),
+            // The SDKs end what takes too long by going away.
+            timeout: settings.max_timeout,
+            output_limit: settings.max_output_bytes,
+            live: true,
+            spill_limit: settings.spill_bytes,
+            artifacts: None,
+            python_display: name == PYTHON,
+            context: place.context.as_ref().map(|(name, driver)| InContext {
+                name: name.clone(),
+                language: place.language.name().to_owned(),
+                driver: *driver,
+                limits: settings.contexts,
+            }),
+        },
+    })
+}
+
+fn environment(
+    place: &Place<'_>,
+    env: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, Refused> {
+    if place.context.is_some() && !env.is_empty() {
+        return Err(Plain::bad("env_vars are not taken by a context").into());
+    }
+    Ok(env)
+}
+
+/// Which run of its context it is, without those that nobody asked for.
+async fn number(facade: &Facade, found: &Found, lease: &Lease, name: &ContextName) -> u64 {
+    let own = facade.directories.of(&found.key, name.as_str()).own_runs;
+    let contexts = lease.call(lease.guest().contexts()).await;
+    let info = contexts
+        .unwrap_or_default()
+        .into_iter()
+        .find(|info| info.name == name.as_str());
+    info.map_or(1, |info| info.runs.saturating_sub(own).max(1))
+}
+
+/// What happens, to the end; the sandbox is in use until then.
+fn lines(facade: &Facade, reader: Reader, lease: Lease) -> impl Stream<Item = Line> + use<> {
+    let clock = std::sync::Arc::clone(&facade.clock);
+    let items = stream::unfold(Some((reader, lease)), |state| async move {
+        let (mut reader, lease) = state?;
+        match reader.next().await {
+            Some(Item::Event {
+                event: Event::Ended,
+                ..
+            })
+            | None => {
+                let outcome = reader.execution().outcome();
+                let mut last = outcome
+                    .and_then(|done| failure(&done))
+                    .into_iter()
+                    .collect::<Vec<_>>();
+                last.push(Line::EndOfExecution);
+                Some((Happened::Lines(last), None))
+            }
+            Some(item) => Some((Happened::Item(item), Some((reader, lease)))),
+        }
+    });
+    items.flat_map(move |happened| {
+        stream::iter(match happened {
+            Happened::Lines(lines) => lines,
+            Happened::Item(item) => line(item, clock.now().0).into_iter().collect(),
+        })
+    })
+}
+
+enum Happened {
+    Item(Item<Event>),
+    Lines(Vec<Line>),
+}
+
+fn line(item: Item<Event>, now_ms: i64) -> Option<Line> {
+    let Item::Event { event, .. } = item else {
+        return None;
+    };
+    // In nanoseconds, as the SDKs say.
+    let timestamp = Value::from(now_ms.saturating_mul(1_000_000));
+    match event {
+        Event::Output { stream, text } => Some(match stream {
+            Output::Stdout => Line::Stdout { text, timestamp },
+            Output::Stderr => Line::Stderr { text, timestamp },
+        }),
+        Event::Display(bundle) => output(&bundle, false).map(|it| Line::Result(Box::new(it))),
+        Event::Result(bundle) => output(&bundle, true).map(|it| Line::Result(Box::new(it))),
+        Event::Raised(raised) => Some(Line::Error {
+            name: raised.name,
+            value: raised.value,
+            traceback: raised.traceback,
+        }),
+        Event::Started | Event::Artifact(_) | Event::Ended => None,
+    }
+}
+
+/// Why it did not end as code does, where no exception says it.
+fn failure(finished: &Finished) -> Option<Line> {
+    let (name, value) = match &finished.result {
+        Ok(report) => unusual(report)?,
+        Err(error) => ("ExecutionError".to_owned(), error.detail().to_owned()),
+    };
+    Some(Line::Error {
+        name,
+        value,
+        traceback: String::new(),
+    })
+}
+
+fn unusual(report: &RunReport) -> Option<(String, String)> {
+    let outcome = &report.outcome;
+    let said = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
+    match outcome.termination {
+        Termination::TimedOut => return said("TimeoutError", "the run took too long"),
+        Termination::OutOfMemory => return said("MemoryError", "the sandbox is out of memory"),
+        Termination::OutputLimit => return said("OutputLimitError", "it printed too much"),
+        Termination::Cancelled => return said("CancelledError", "the run was cancelled"),
+        Termination::SandboxLost => return said("SandboxLostError", "the sandbox ended"),
+        Termination::Exited | Termination::Signaled => {}
+    }
+    match outcome.context {
+        Some(end) => end.loss.and_then(|loss| {
+            let how = match loss {
+                ContextLoss::Died => "the interpreter ended",
+                ContextLoss::Killed => "the interpreter was killed",
+                ContextLoss::Broken => "the interpreter did not answer as it should",
+                ContextLoss::Stopped => "the context was restarted or removed",
+            };
+            said(
+                "ContextLostError",
+                &format!("{how}; its variables are lost"),
+            )
+        }),
+        // A language without contexts says on stderr what went wrong.
+        None if outcome.exit_code != 0 => {
+            said("ExitError", &format!("exit status {}", outcome.exit_code))
+        }
+        None => None,
+    }
+}

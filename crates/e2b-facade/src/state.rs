@@ -1,0 +1,111 @@
+//! What the API is made of, and its door.
+
+use std::{convert::Infallible, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use sandbox_admission::Admission;
+use sandbox_audit::Audit;
+use sandbox_auth::Auth;
+use sandbox_core::{Capabilities, Clock};
+use sandbox_execution::Executions;
+use sandbox_session::SessionManager;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::{
+    E2bSettings, Secret, control,
+    error::Refusal,
+    interpreter::Directories,
+    target::{Target, Unclear, target},
+    traffic,
+};
+
+/// What an E2B API is made of.
+pub struct E2bParts {
+    pub sessions: Arc<SessionManager>,
+    pub executions: Executions,
+    pub admission: Arc<Admission>,
+    pub auth: Auth,
+    pub audit: Audit,
+    pub clock: Arc<dyn Clock>,
+    /// Of the backend.
+    pub capabilities: Capabilities,
+    pub secret: Secret,
+    pub settings: E2bSettings,
+}
+
+/// A clone is the same API.
+#[derive(Clone)]
+pub(crate) struct Facade(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub sessions: Arc<SessionManager>,
+    pub executions: Executions,
+    pub admission: Arc<Admission>,
+    pub auth: Auth,
+    pub audit: Audit,
+    pub clock: Arc<dyn Clock>,
+    pub capabilities: Capabilities,
+    pub secret: Secret,
+    pub settings: E2bSettings,
+    pub directories: Directories,
+    /// Connections that were taken over from their requests.
+    pub tasks: TaskTracker,
+}
+
+impl std::ops::Deref for Facade {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}
+
+/// The whole API, for a listener of its own.
+pub fn router(parts: E2bParts) -> Router {
+    let facade = Facade(Arc::new(Inner {
+        sessions: parts.sessions,
+        executions: parts.executions,
+        admission: parts.admission,
+        auth: parts.auth,
+        audit: parts.audit,
+        clock: parts.clock,
+        capabilities: parts.capabilities,
+        secret: parts.secret,
+        settings: parts.settings,
+        directories: Directories::default(),
+        tasks: TaskTracker::new(),
+    }));
+    let control = control::router(facade.clone());
+    Router::new()
+        .fallback(dispatch)
+        .with_state(Door { facade, control })
+}
+
+#[derive(Clone)]
+struct Door {
+    facade: Facade,
+    control: Router,
+}
+
+async fn dispatch(State(door): State<Door>, request: Request) -> Response {
+    let settings = &door.facade.settings;
+    match target(settings.domain.as_ref(), request.uri(), request.headers()) {
+        Ok(Target::Control) => match door.control.oneshot(request).await {
+            Ok(response) => response,
+            Err(impossible) => absurd(impossible),
+        },
+        Ok(Target::Port { sandbox, port }) => {
+            traffic::answer(&door.facade, &sandbox, port, request).await
+        }
+        Err(Unclear(why)) => Refusal::bad(why).into_response(),
+    }
+}
+
+fn absurd(impossible: Infallible) -> Response {
+    match impossible {}
+}
