@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Between two looks for sessions that are idle or whose time is up.
-const REAP_INTERVAL: Duration = Duration::from_secs(5);
+const REAP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the last words of what has ended already may take.
 const END_LIMIT: Duration = Duration::from_secs(5);
 /// How long a stop may wait for the collector of traces.

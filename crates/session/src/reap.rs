@@ -23,14 +23,18 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 impl Shared {
     /// Ends every session whose time is up, and waits for their end.
     pub async fn reap(self: &Arc<Self>) {
-        let to_pause = self.table().to_pause(self.clock.now());
-        let pausing = to_pause
-            .into_iter()
-            .map(|key| Arc::clone(self).pause_at_end(key));
-        join_all(pausing).await;
+        join_all(self.pauses()).await;
         let endings = self.begin_reap();
         join_all(endings.into_iter().map(Outcome::wait)).await;
         self.remove_orphans().await;
+    }
+
+    /// The pauses of sessions that are kept when their time is up.
+    fn pauses(self: &Arc<Self>) -> Vec<impl Future<Output = ()> + Send + use<>> {
+        let due = self.table().to_pause(self.clock.now());
+        due.into_iter()
+            .map(|key| Arc::clone(self).pause_at_end(key))
+            .collect()
     }
 
     fn begin_reap(self: &Arc<Self>) -> Vec<Outcome<()>> {
@@ -112,6 +116,9 @@ impl Shared {
         self.spawn(async move {
             let mut ticks = ticks(shared.settings.reap_interval);
             while shared.next(&mut ticks).await {
+                for pause in shared.pauses() {
+                    shared.spawn(pause);
+                }
                 shared.begin_reap();
                 shared.remove_orphans().await;
             }

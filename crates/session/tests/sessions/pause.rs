@@ -181,6 +181,23 @@ async fn a_session_may_be_paused_when_its_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_need_look_for_a_session_to_be_paused_at_its_end() {
+    let world = World::with(SessionSettings {
+        reap_interval: Duration::from_millis(10),
+        ..settings()
+    })
+    .await;
+    let key = key("t", "s");
+    world
+        .sessions
+        .create(&key, &new(OnEnd::Pause, 60))
+        .await
+        .unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    world.until_state(&key, Some(SessionState::Paused)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_outlives_the_service_and_the_room_for_stopped_ones() {
     let few = || SessionSettings {
         max_sessions: 2,
