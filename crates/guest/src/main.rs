@@ -28,6 +28,7 @@ mod search;
 mod serve;
 mod state;
 mod supervise;
+mod users;
 mod warm;
 mod workspace;
 

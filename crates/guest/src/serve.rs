@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use connectrpc::{ConnectRpcService, Limits, Router};
-use http::{Request, Response};
+use http::{Request, Response, header};
 use http_body_util::{BodyExt as _, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -33,6 +33,7 @@ use crate::{
     run::Starter,
     search::SearchService,
     state::Guest,
+    users::Users,
     warm::{Preload, Warm},
     workspace::WorkspaceService,
 };
@@ -115,6 +116,8 @@ fn take_connection(alone: Option<Duration>) -> io::Result<Connection> {
 struct Services {
     guest: Arc<Guest>,
     rpc: ConnectRpcService,
+    /// For calls that name a user; those of the service do not.
+    rpc_of_users: ConnectRpcService,
 }
 
 impl Services {
@@ -138,13 +141,23 @@ impl Services {
                 .with_max_request_body_size(MAX_MESSAGE_BYTES)
                 .with_max_message_size(MAX_MESSAGE_BYTES),
         );
-        Self { guest, rpc }
+        let rpc_of_users = rpc.clone().with_interceptor(Users);
+        Self {
+            guest,
+            rpc,
+            rpc_of_users,
+        }
     }
 
     async fn serve(&self, connection: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
         let services = self.clone();
         let service = service_fn(move |request: Request<Incoming>| {
-            answer(services.rpc.clone(), Arc::clone(&services.guest), request)
+            let names_user = request.headers().contains_key(header::AUTHORIZATION);
+            let rpc = match names_user {
+                true => services.rpc_of_users.clone(),
+                false => services.rpc.clone(),
+            };
+            answer(rpc, Arc::clone(&services.guest), request)
         });
         http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())

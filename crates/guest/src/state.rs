@@ -6,11 +6,14 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
+use connectrpc::ConnectError;
+
 use crate::{
     archive::Archives,
     artifacts::{LastChange, Reported},
     disk::Disk,
     display::{Modules, Watcher},
+    path,
     ports::Ports,
     warm::Templates,
 };
@@ -36,6 +39,8 @@ pub(crate) struct Guest {
     /// Connections to programs that listen.
     pub ports: Ports,
     env: RwLock<BTreeMap<String, String>>,
+    /// What an empty path means; none: the workspace.
+    default_dir: RwLock<Option<PathBuf>>,
 }
 
 impl Guest {
@@ -58,7 +63,25 @@ impl Guest {
             templates: Templates::new(templates),
             ports: Ports::default(),
             env: RwLock::new(env),
+            default_dir: RwLock::default(),
         }
+    }
+
+    /// The file that a path of the public contract names.
+    pub fn place(&self, path: &str) -> Result<PathBuf, ConnectError> {
+        if !path.is_empty() {
+            return path::in_sandbox(&self.workspace, path);
+        }
+        let default = self.default_dir.read();
+        let default = default.unwrap_or_else(PoisonError::into_inner).clone();
+        Ok(default.unwrap_or_else(|| self.workspace.clone()))
+    }
+
+    pub fn set_default_dir(&self, dir: PathBuf) {
+        *self
+            .default_dir
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Some(dir);
     }
 
     pub fn env(&self) -> BTreeMap<String, String> {

@@ -107,12 +107,19 @@ async fn an_entry_is_described_in_the_contracts_words() {
     symlink("nowhere", dir.join("link")).unwrap();
     let link = &call(&guest, "Stat", json!({"path": "link"})).await.unwrap()["entry"];
     assert_eq!(
-        (&link["type"], &link["symlinkTarget"]),
-        (&json!("FILE_TYPE_SYMLINK"), &json!("nowhere"))
+        (&link["type"], &link["symlinkTarget"], &link["permissions"]),
+        (&json!(null), &link["path"], &json!("Lrwxrwxrwx")),
+        "a link to nowhere is of no kind"
+    );
+    symlink("f", dir.join("good")).unwrap();
+    let link = &call(&guest, "Stat", json!({"path": "good"})).await.unwrap()["entry"];
+    let target = dir.canonicalize().unwrap().join("f");
+    assert_eq!(
+        (&link["type"], &link["symlinkTarget"], &link["mode"]),
+        (&json!("FILE_TYPE_FILE"), &json!(target), &json!(0o640))
     );
     for (path, expected) in [
         ("none", is(404, "not_found")),
-        ("", is(400, "invalid_argument")),
         ("a\0", is(400, "invalid_argument")),
     ] {
         assert_eq!(
@@ -138,6 +145,10 @@ async fn folders_are_made_listed_moved_and_removed() {
     fs::write(dir.join("a/f"), "").unwrap();
     assert_eq!(
         refused(&guest, "MakeDir", json!({"path": "a/f/x"})).await,
+        is(400, "invalid_argument")
+    );
+    assert_eq!(
+        refused(&guest, "MakeDir", json!({"path": "a/f"})).await,
         is(400, "invalid_argument")
     );
     fs::write(dir.join("a/b/g"), "").unwrap();
@@ -181,10 +192,7 @@ async fn folders_are_made_listed_moved_and_removed() {
     assert!(dir.join("c/d/g").exists());
     call(&guest, "Remove", json!({"path": "c"})).await.unwrap();
     assert!(!dir.join("c").exists());
-    assert_eq!(
-        refused(&guest, "Remove", json!({"path": "c"})).await,
-        is(404, "not_found")
-    );
+    call(&guest, "Remove", json!({"path": "c"})).await.unwrap();
     for path in ["~", "/", ".", dir.parent().unwrap().to_str().unwrap()] {
         assert_eq!(
             refused(&guest, "Remove", json!({"path": path})).await,
@@ -472,6 +480,10 @@ async fn what_is_no_file_is_refused_and_a_broken_upload_leaves_nothing() {
     fs::create_dir(dir.join("d")).unwrap();
     rustix::fs::mknodat(CWD, dir.join("fifo"), FileType::Fifo, Mode::RWXU, 0).unwrap();
     symlink("/proc/self/environ", dir.join("environ")).unwrap();
+    let twice = multipart(&[
+        ("name=\"file\"; filename=\"twice\"", "first"),
+        ("name=\"file\"; filename=\"./twice\"", "second"),
+    ]);
     let broken = multipart(&[("name=\"file\"; filename=\"broken\"", "half")]).replace("--XX--", "");
     for (method, route, headers, body, status) in [
         ("GET", "/files?path=none", &[][..], "", 404),
@@ -492,6 +504,23 @@ async fn what_is_no_file_is_refused_and_a_broken_upload_leaves_nothing() {
             "x",
             400,
         ),
+        (
+            "POST",
+            "/files?path=z",
+            &[OCTETS, ("content-encoding", "br")],
+            "x",
+            400,
+        ),
+        (
+            "POST",
+            "/files?path=z",
+            &[OCTETS, ("x-metadata-k", "\t")],
+            "x",
+            400,
+        ),
+        ("GET", "/files?path=d&username=root", &[], "", 401),
+        ("POST", "/files?path=z&username=", &[OCTETS], "x", 401),
+        ("POST", "/files", &[MULTIPART], &twice, 400),
         ("POST", "/files?path=x", &[], "x", 400),
         ("POST", "/files", &[MULTIPART], &broken, 400),
         ("POST", "/files", &[MULTIPART], "nonsense", 400),
@@ -519,7 +548,8 @@ async fn what_is_no_file_is_refused_and_a_broken_upload_leaves_nothing() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     names.sort();
-    assert_eq!(names, ["d", "environ", "fifo"]);
+    assert_eq!(names, ["d", "environ", "fifo", "twice"]);
+    assert_eq!(fs::read_to_string(dir.join("twice")).unwrap(), "first");
 }
 
 #[tokio::test]
@@ -566,4 +596,295 @@ async fn the_guest_tells_its_health_environment_and_use() {
         metrics["mem_used"].as_u64() < metrics["mem_total"].as_u64(),
         "{metrics}"
     );
+}
+
+/// The message of a refusal in the contract's form.
+async fn told(guest: &WireGuest, route: &str) -> String {
+    let answer = http(guest, "GET", route, &[], "").await;
+    answer.json()["message"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_refused_download_names_the_path_in_the_contracts_words() {
+    let guest = WireGuest::start().await;
+    let dir = guest.workspace.path();
+    let path = |name: &str| dir.join(name).to_str().unwrap().to_owned();
+    assert_eq!(
+        told(&guest, "/files?path=none").await,
+        format!("path '{}' does not exist", path("none"))
+    );
+    fs::create_dir(dir.join("d")).unwrap();
+    assert_eq!(
+        told(&guest, "/files?path=~/d").await,
+        format!("path '{}' is a directory", path("d"))
+    );
+    assert!(
+        told(&guest, "/files?path=d&username=root")
+            .await
+            .contains("no root")
+    );
+}
+
+fn gzip(data: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(data).unwrap();
+    packed.finish().unwrap()
+}
+
+fn gunzip(data: &[u8]) -> Vec<u8> {
+    use std::io::Read as _;
+    let mut plain = Vec::new();
+    let mut packed = flate2::read::MultiGzDecoder::new(data);
+    packed.read_to_end(&mut plain).unwrap();
+    plain
+}
+
+#[tokio::test]
+async fn files_travel_packed_where_both_sides_can() {
+    let guest = WireGuest::start().await;
+    let data: Vec<u8> = (0..700_000u32).map(|n| (n / 999 % 253) as u8).collect();
+    let packed = ("content-encoding", "gzip");
+    let up = http(
+        &guest,
+        "POST",
+        "/files?path=f.txt",
+        &[OCTETS, packed],
+        gzip(&data),
+    )
+    .await;
+    assert_eq!((up.status, &up.json()[0]["name"]), (200, &json!("f.txt")));
+    assert!(fs::read(guest.workspace.path().join("f.txt")).unwrap() == data);
+    let form = multipart(&[("name=\"file\"; filename=\"g\"", "packed form")]);
+    let up = http(
+        &guest,
+        "POST",
+        "/files",
+        &[MULTIPART, packed],
+        gzip(form.as_bytes()),
+    )
+    .await;
+    assert_eq!(up.status, 200);
+    let route = "/files?path=f.txt";
+    let accepts = ("accept-encoding", "br, gzip");
+    let down = http(&guest, "GET", route, &[accepts], "").await;
+    assert_eq!(
+        (down.status, down.header("content-encoding")),
+        (200, "gzip")
+    );
+    assert!(down.body.len() < data.len() / 10);
+    assert!(gunzip(&down.body) == data);
+    let part = http(&guest, "GET", route, &[accepts, ("range", "bytes=1-2")], "").await;
+    assert_eq!((part.status, part.body.as_slice()), (206, &data[1..3]));
+    assert_eq!(part.header("content-encoding"), "");
+    let plain = http(&guest, "GET", route, &[("accept-encoding", "identity")], "").await;
+    assert!((plain.status, &plain.body) == (200, &data));
+    assert_eq!(
+        plain.header("content-disposition"),
+        "inline; filename=\"f.txt\""
+    );
+    let none = http(&guest, "GET", route, &[("accept-encoding", "*;q=0")], "").await;
+    assert_eq!(none.status, 406);
+    // Cut short it is broken, and leaves nothing.
+    let half = gzip(&data)[..500].to_vec();
+    let up = http(&guest, "POST", "/files?path=half", &[OCTETS, packed], half).await;
+    assert_eq!(up.status, 400);
+    assert!(!guest.workspace.path().join("half").exists());
+}
+
+#[tokio::test]
+async fn what_uploads_say_of_a_file_stays_with_it_until_the_next() {
+    let guest = WireGuest::start().await;
+    let dir = guest.workspace.path();
+    let said = [
+        OCTETS,
+        ("x-metadata-Author", "me & you"),
+        ("x-metadata-n", "1"),
+    ];
+    let up = http(&guest, "POST", "/files?path=f", &said, "x").await;
+    let metadata = json!({"author": "me & you", "n": "1"});
+    assert_eq!(up.json()[0]["metadata"], metadata);
+    let entry = async |name: &str| {
+        call(&guest, "Stat", json!({"path": name})).await.unwrap()["entry"].take()
+    };
+    assert_eq!(entry("f").await["metadata"], metadata);
+    call(&guest, "Move", json!({"source": "f", "destination": "g"}))
+        .await
+        .unwrap();
+    let listed = call(&guest, "ListDir", json!({"path": "."})).await.unwrap();
+    assert_eq!(listed["entries"][0]["metadata"], metadata);
+    // What is no text, or not ours, is not shown.
+    let file = fs::File::open(dir.join("g")).unwrap();
+    for (name, value) in [("user.e2b.bad", &b"\xff"[..]), ("user.other", b"x")] {
+        rustix::fs::fsetxattr(&file, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    assert_eq!(entry("g").await["metadata"], metadata);
+    let up = http(&guest, "POST", "/files?path=g", &[OCTETS], "y").await;
+    assert_eq!(
+        up.json(),
+        json!([{"name": "g", "type": "file", "path": dir.join("g")}])
+    );
+    assert_eq!(entry("g").await["metadata"], json!(null));
+    let long = "x".repeat(4096);
+    let up = http(
+        &guest,
+        "POST",
+        "/files?path=g",
+        &[OCTETS, ("x-metadata-k", &long)],
+        "",
+    )
+    .await;
+    assert_eq!((up.status, &up.json()["code"]), (400, &json!(400)));
+}
+
+#[tokio::test]
+async fn a_file_is_made_of_several() {
+    let guest = WireGuest::start().await;
+    let dir = guest.workspace.path();
+    for (name, content) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        fs::write(dir.join(name), content).unwrap();
+    }
+    let compose = async |message: Value| {
+        http(&guest, "POST", "/files/compose", &[], message.to_string()).await
+    };
+    let made = compose(json!({"source_paths": ["b", "~/a"], "destination": "d/whole"})).await;
+    assert_eq!(
+        (made.status, made.json()),
+        (
+            200,
+            json!({"name": "whole", "type": "file", "path": dir.join("d/whole")})
+        )
+    );
+    assert_eq!(fs::read_to_string(dir.join("d/whole")).unwrap(), "21");
+    assert!(!dir.join("a").exists() && !dir.join("b").exists());
+    for (message, status) in [
+        (
+            json!({"source_paths": ["c", "none"], "destination": "x"}),
+            404,
+        ),
+        (json!({"source_paths": ["c"], "destination": "./c"}), 400),
+        (json!({"source_paths": ["d"], "destination": "x"}), 400),
+        (json!({"source_paths": [], "destination": "x"}), 400),
+        (json!({"source_paths": ["c"]}), 400),
+        (
+            json!({"source_paths": ["c"], "destination": "x", "username": "root"}),
+            401,
+        ),
+        (json!([1]), 400),
+    ] {
+        let answer = compose(message.clone()).await;
+        assert_eq!(answer.status, status, "{message}");
+    }
+    assert_eq!(fs::read_to_string(dir.join("c")).unwrap(), "3");
+    assert!(!dir.join("x").exists());
+}
+
+#[tokio::test]
+async fn events_that_are_lost_are_told() {
+    let guest = WireGuest::start().await;
+    let dir = guest.workspace.path();
+    let limit = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let limit: usize = limit.trim().parse().unwrap();
+    let made = call(&guest, "CreateWatcher", json!({"path": "."}))
+        .await
+        .unwrap();
+    for n in 0..=limit {
+        fs::File::create(dir.join(format!("f{n}"))).unwrap();
+    }
+    let mut seen = 0;
+    let (status, error) = loop {
+        match call(&guest, "GetWatcherEvents", made.clone()).await {
+            Ok(events) => seen += events["events"].as_array().unwrap().len(),
+            Err(refused) => break refused,
+        }
+    };
+    assert_eq!((status, &error["code"]), (500, &json!("internal")));
+    assert!(
+        error["message"].as_str().unwrap().contains("overflow"),
+        "{error}"
+    );
+    assert!(seen > limit / 2, "{seen} of {limit}");
+}
+
+#[tokio::test]
+async fn the_only_user_may_be_named_and_no_other() {
+    let guest = WireGuest::start().await;
+    let stat = async |authorization: &str| {
+        let headers = [
+            ("content-type", "application/json"),
+            ("connect-protocol-version", "1"),
+            ("authorization", authorization),
+        ];
+        let path = "/filesystem.Filesystem/Stat";
+        let answer = http(
+            &guest,
+            "POST",
+            path,
+            &headers,
+            json!({"path": "/"}).to_string(),
+        )
+        .await;
+        (answer.status, answer.json()["code"].take())
+    };
+    assert_eq!(stat("Basic dXNlcjo=").await, (200, json!(null)));
+    assert_eq!(stat("Bearer x").await, (200, json!(null)));
+    assert_eq!(
+        stat("Basic cm9vdDo=").await,
+        (401, json!("unauthenticated"))
+    );
+    let message = json!({"process": {"cmd": "/bin/true"}});
+    let headers = [("authorization", "Basic cm9vdDo=")];
+    let mut frames = guest
+        .wire
+        .stream("process.Process/Start", &headers, message)
+        .await;
+    let (last, end) = frames.next().await;
+    assert!(last);
+    assert_eq!(end["error"]["code"], "unauthenticated");
+}
+
+#[tokio::test]
+async fn the_folder_that_an_empty_path_means_can_be_set() {
+    let guest = WireGuest::start().await;
+    let dir = guest.workspace.path();
+    let listed = async || call(&guest, "ListDir", json!({"path": ""})).await.unwrap();
+    fs::create_dir_all(dir.join("home/sub")).unwrap();
+    assert_eq!(listed().await["entries"][0]["name"], "home");
+    let init = json!({"defaultWorkdir": "home", "defaultUser": "user"});
+    let answer = http(&guest, "POST", "/init", &[], init.to_string()).await;
+    assert_eq!(answer.status, 204);
+    assert_eq!(listed().await["entries"][0]["name"], "sub");
+    let message = json!({"process": {"cmd": "/bin/pwd"}});
+    let frames = guest
+        .wire
+        .stream("process.Process/Start", &[], message)
+        .await;
+    let events = frames.events().await;
+    let said = events[1]["data"]["stdout"].as_str().unwrap();
+    let said = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, said).unwrap();
+    assert!(String::from_utf8(said).unwrap().ends_with("/home\n"));
+    let root = json!({"defaultUser": "root"});
+    assert_eq!(
+        http(&guest, "POST", "/init", &[], root.to_string())
+            .await
+            .status,
+        401
+    );
+}
+
+#[tokio::test]
+async fn an_upload_to_a_full_workspace_is_507() {
+    let guest = WireGuest::with(&["--disk-bytes", "100000"]).await;
+    let upload = async || http(&guest, "POST", "/files?path=f", &[OCTETS], vec![7; 200_000]).await;
+    // Looked at now and then: the first may find room.
+    for _ in 0..500 {
+        let answer = upload().await;
+        if answer.status == 507 {
+            assert_eq!(answer.json()["code"], 507);
+            return;
+        }
+        assert_eq!(answer.status, 200);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the workspace never becomes full");
 }

@@ -243,6 +243,25 @@ async fn the_callers_time_limit_kills_the_process() {
 }
 
 #[tokio::test]
+async fn who_follows_is_told_that_the_time_is_up() {
+    let guest = WireGuest::start().await;
+    let mut frames = guest
+        .wire
+        .stream(
+            "process.Process/Start",
+            &[("connect-timeout-ms", "300")],
+            json!({"process": bash("echo before; sleep 1000")}),
+        )
+        .await;
+    started(&mut frames).await;
+    let (_, message) = frames.next().await;
+    assert_eq!(text(&message["event"], "stdout"), "before\n");
+    let (last, end) = frames.next().await;
+    assert!(last, "{end}");
+    assert_eq!(end["error"]["code"], "deadline_exceeded");
+}
+
+#[tokio::test]
 async fn silence_is_broken_by_a_sign_of_life() {
     let guest = WireGuest::start().await;
     let mut frames = guest
@@ -256,6 +275,40 @@ async fn silence_is_broken_by_a_sign_of_life() {
     started(&mut frames).await;
     let (_, message) = frames.next().await;
     assert_eq!(message["event"], json!({"keepalive": {}}));
+}
+
+#[tokio::test]
+async fn an_end_by_a_signal_is_told_in_words() {
+    let guest = WireGuest::start().await;
+    for (signal, words) in [
+        ("SEGV", "signal: segmentation fault"),
+        ("ABRT", "signal: aborted"),
+        ("HUP", "signal: hangup"),
+        ("34", "signal: signal 34"),
+    ] {
+        let message = json!({"process": bash(&format!("kill -{signal} $$"))});
+        let frames = guest
+            .wire
+            .stream("process.Process/Start", &[], message)
+            .await;
+        let end = frames.events().await.pop().unwrap();
+        assert_eq!(
+            end["end"],
+            json!({"exitCode": -1, "status": words, "error": words})
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_program_knows_its_user_and_home() {
+    let guest = WireGuest::start().await;
+    let message = json!({"process": bash("[ -n \"$USER\" ] && [ \"$USER\" = \"$LOGNAME\" ] && [ -n \"$HOME$PATH\" ]")});
+    let frames = guest
+        .wire
+        .stream("process.Process/Start", &[], message)
+        .await;
+    let end = frames.events().await.pop().unwrap();
+    assert_eq!(end["end"]["status"], "exit status 0");
 }
 
 #[tokio::test]

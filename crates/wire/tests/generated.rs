@@ -6,12 +6,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 
 use prost::Message as _;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "process.proto",
     "filesystem.proto",
     "sandbox/v1/error.proto",
     "sandbox/v1/code.proto",
     "sandbox/v1/context.proto",
+    "sandbox/v1/life.proto",
     "sandbox/v1/search.proto",
     "sandbox/v1/workspace.proto",
 ];

@@ -1,12 +1,12 @@
 //! The service `filesystem.Filesystem`, as the public contract words it.
 
 mod entry;
+pub(crate) mod metadata;
 mod tree;
 mod watch;
 
 use std::{
     collections::{HashMap, VecDeque},
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -32,7 +32,6 @@ use watch::{Wanted, Watch};
 use crate::{
     blocking::{Caller, blocking},
     error::error,
-    path,
     state::Guest,
 };
 
@@ -60,14 +59,14 @@ impl FilesystemService {
     async fn do_with<Q: Send + 'static, A: Send + 'static>(
         &self,
         request: Q,
-        work: fn(&Path, &Q, &Caller) -> Result<A, ConnectError>,
+        work: fn(&Guest, &Q, &Caller) -> Result<A, ConnectError>,
     ) -> ServiceResult<A> {
         let guest = Arc::clone(&self.guest);
-        Response::ok(blocking(move |caller| work(&guest.workspace, &request, caller)).await?)
+        Response::ok(blocking(move |caller| work(&guest, &request, caller)).await?)
     }
 
     async fn watch(&self, path: String, wanted: Wanted) -> Result<Watch, ConnectError> {
-        let dir = path::in_sandbox(&self.guest.workspace, &path)?;
+        let dir = self.guest.place(&path)?;
         let permit = Arc::clone(&self.room).try_acquire_owned().map_err(|_| {
             error(
                 ErrorCode::SandboxExhausted,
@@ -179,6 +178,7 @@ impl Filesystem for FilesystemService {
         let wanted = Wanted {
             recursive: request.recursive,
             with_entry: request.include_entry,
+            from_afar: request.allow_network_mounts,
         };
         let telling = Telling {
             watch: self.watch(request.path, wanted).await?,
@@ -197,6 +197,7 @@ impl Filesystem for FilesystemService {
         let wanted = Wanted {
             recursive: request.recursive,
             with_entry: request.include_entry,
+            from_afar: request.allow_network_mounts,
         };
         let watch = self.watch(request.path, wanted).await?;
         let watcher_id = format!("w{}", self.next_watcher.fetch_add(1, Ordering::Relaxed));

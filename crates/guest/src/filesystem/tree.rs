@@ -1,7 +1,7 @@
 //! Entries and folders anywhere in the sandbox. A link is an entry like any
 //! other; only the folder that a listing begins with may be behind one.
 
-use std::{fs, io, path::Path};
+use std::{fs, io};
 
 use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
@@ -14,7 +14,7 @@ use super::entry::entry_info;
 use crate::{
     blocking::Caller,
     error::{error, from_io},
-    path,
+    state::Guest,
     workspace::{
         open::{check_dir, make_parents},
         remove::remove_all,
@@ -26,11 +26,11 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DEPTH: u32 = 64;
 
 pub(super) fn stat(
-    workspace: &Path,
+    guest: &Guest,
     request: &StatRequest,
     _: &Caller,
 ) -> Result<StatResponse, ConnectError> {
-    let file = path::in_sandbox(workspace, &request.path)?;
+    let file = guest.place(&request.path)?;
     let entry = entry_info(&file).map_err(|cause| from_io(&cause, &request.path))?;
     Ok(StatResponse {
         entry: entry.into(),
@@ -39,12 +39,18 @@ pub(super) fn stat(
 }
 
 pub(super) fn make_dir(
-    workspace: &Path,
+    guest: &Guest,
     request: &MakeDirRequest,
     _: &Caller,
 ) -> Result<MakeDirResponse, ConnectError> {
-    let dir = path::in_sandbox(workspace, &request.path)?;
+    let dir = guest.place(&request.path)?;
     let fail = |cause: io::Error| from_io(&cause, &request.path);
+    if fs::metadata(&dir).is_ok_and(|found| !found.is_dir()) {
+        return Err(error(
+            ErrorCode::NotADirectory,
+            format!("`{}` exists and is not a directory", request.path),
+        ));
+    }
     make_parents(&dir, &request.path)?;
     fs::create_dir(&dir).map_err(fail)?;
     Ok(MakeDirResponse {
@@ -54,12 +60,12 @@ pub(super) fn make_dir(
 }
 
 pub(super) fn move_entry(
-    workspace: &Path,
+    guest: &Guest,
     request: &MoveRequest,
     _: &Caller,
 ) -> Result<MoveResponse, ConnectError> {
-    let source = path::in_sandbox(workspace, &request.source)?;
-    let destination = path::in_sandbox(workspace, &request.destination)?;
+    let source = guest.place(&request.source)?;
+    let destination = guest.place(&request.destination)?;
     let at_source = |cause| from_io(&cause, &request.source);
     fs::symlink_metadata(&source).map_err(at_source)?;
     make_parents(&destination, &request.destination)?;
@@ -73,11 +79,11 @@ pub(super) fn move_entry(
 }
 
 pub(super) fn list_dir(
-    workspace: &Path,
+    guest: &Guest,
     request: &ListDirRequest,
     caller: &Caller,
 ) -> Result<ListDirResponse, ConnectError> {
-    let root = path::in_sandbox(workspace, &request.path)?;
+    let root = guest.place(&request.path)?;
     check_dir(&root, &request.path)?;
     let mut entries = Vec::new();
     let mut left = vec![(root, request.depth.clamp(1, MAX_DEPTH))];
@@ -118,17 +124,21 @@ pub(super) fn list_dir(
 }
 
 pub(super) fn remove(
-    workspace: &Path,
+    guest: &Guest,
     request: &RemoveRequest,
     caller: &Caller,
 ) -> Result<RemoveResponse, ConnectError> {
-    let file = path::in_sandbox(workspace, &request.path)?;
-    if workspace.starts_with(&file) {
+    let file = guest.place(&request.path)?;
+    if guest.workspace.starts_with(&file) {
         return Err(error(
             ErrorCode::InvalidPath,
             "the path is the workspace itself, or holds it",
         ));
     }
-    remove_all(&file, || !caller.is_gone()).map_err(|cause| from_io(&cause, &request.path))?;
+    match remove_all(&file, || !caller.is_gone()) {
+        // The contract has it that what is not there has been removed.
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+        removed => removed.map_err(|cause| from_io(&cause, &request.path))?,
+    }
     Ok(RemoveResponse::default())
 }

@@ -9,7 +9,7 @@ use std::{
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use connectrpc::ConnectError;
@@ -39,6 +39,8 @@ const READ_BYTES: usize = 16 * 1024;
 pub(super) struct Wanted {
     pub recursive: bool,
     pub with_entry: bool,
+    /// On a network's file system, whose other users make no events here.
+    pub from_afar: bool,
 }
 
 /// Ends with its value.
@@ -59,6 +61,11 @@ impl Watch {
     ) -> Result<Self, ConnectError> {
         let (watched, signal) = blocking(move |_| {
             check_dir(&dir, &shown)?;
+            if !wanted.from_afar && is_afar(&dir) {
+                return Err(ConnectError::invalid_argument(format!(
+                    "cannot watch path on network filesystem: {shown}"
+                )));
+            }
             let watched = Watched::start(dir, wanted).map_err(|cause| failed(&cause, &shown))?;
             let signal = watched.events.try_clone().map_err(|_| exhausted())?;
             Ok((watched, signal))
@@ -75,6 +82,9 @@ impl Watch {
 
     /// Waits for something to happen; nothing is lost when the wait is given up.
     pub async fn changed(&self) -> Result<(), ConnectError> {
+        if self.locked().has_overflowed {
+            return Ok(());
+        }
         self.ready.readable().await.map_err(|_| exhausted())
     }
 
@@ -91,15 +101,34 @@ impl Watch {
         Ok(events)
     }
 
+    fn locked(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// What has happened since the last time.
     pub async fn take(&self) -> Result<Vec<FilesystemEvent>, ConnectError> {
-        let watched = Arc::clone(&self.watched);
+        let watch = self.clone();
         blocking(move |_| {
-            let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
-            watched.take().map_err(|cause| failed(&cause, "the folder"))
+            let mut watched = watch.locked();
+            let events = watched.take();
+            let events = events.map_err(|cause| failed(&cause, "the folder"))?;
+            // First what is known, then that it is not all.
+            if events.is_empty() && watched.has_overflowed {
+                return Err(ConnectError::internal(
+                    "watcher error: queue overflow: there were more events than could wait, \
+                     and some are lost; look at the folder and watch it anew",
+                ));
+            }
+            Ok(events)
         })
         .await
     }
+}
+
+/// Whether it is on NFS, CIFS, SMB or FUSE: statfs(2).
+fn is_afar(dir: &Path) -> bool {
+    const KINDS: [u32; 5] = [0x6969, 0xff53_4d42, 0x517b, 0xfe53_4d42, 0x6573_5546];
+    rustix::fs::statfs(dir).is_ok_and(|found| KINDS.contains(&(found.f_type as u32)))
 }
 
 fn exhausted() -> ConnectError {
@@ -123,6 +152,8 @@ struct Watched {
     wanted: Wanted,
     /// By watch descriptor, relative to the root.
     folders: HashMap<i32, PathBuf>,
+    /// The kernel has dropped events: what comes after tells half the story.
+    has_overflowed: bool,
 }
 
 impl Watched {
@@ -133,6 +164,7 @@ impl Watched {
             root,
             wanted,
             folders: HashMap::new(),
+            has_overflowed: false,
         };
         watched.watch(PathBuf::new(), WatchFlags::empty())?;
         if wanted.recursive {
@@ -203,7 +235,7 @@ impl Watched {
         let mut events = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         // Of the first events only, so that a flood does not keep us here.
-        while events.len() < MAX_EVENTS {
+        while events.len() < MAX_EVENTS && !self.has_overflowed {
             let changes = match self.read(&mut buffer)? {
                 changes if changes.is_empty() => break,
                 changes => changes,
@@ -216,11 +248,15 @@ impl Watched {
     }
 
     /// One buffer of changes; none when nothing has happened.
-    fn read(&self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Vec<(ReadFlags, PathBuf)>> {
+    fn read(&mut self, buffer: &mut [MaybeUninit<u8>]) -> io::Result<Vec<(ReadFlags, PathBuf)>> {
         let mut changes = Vec::new();
         let mut reader = Reader::new(&self.events, buffer);
         loop {
             match reader.next() {
+                Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
+                    self.has_overflowed = true;
+                    return Ok(changes);
+                }
                 Ok(event) => {
                     // Without a name it is about a folder of ours, which the one above tells too.
                     let folder = self.folders.get(&event.wd());
@@ -268,7 +304,12 @@ impl Watched {
     }
 
     fn event(&self, kind: EventType, path: &Path) -> FilesystemEvent {
-        let entry = match self.wanted.with_entry {
+        let is_there = !matches!(
+            kind,
+            EventType::EVENT_TYPE_REMOVE | EventType::EVENT_TYPE_RENAME
+        );
+        // What has gone is not described by what has taken its place.
+        let entry = match self.wanted.with_entry && is_there {
             true => entry_info(&self.root.join(path)).ok(),
             false => None,
         };

@@ -2,7 +2,10 @@
 
 use std::{
     os::fd::OwnedFd,
-    sync::{Arc, Mutex as StdMutex, PoisonError},
+    sync::{
+        Arc, Mutex as StdMutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -67,6 +70,7 @@ pub(super) struct Followed {
     control: Control,
     followers: StdMutex<Vec<mpsc::Sender<ProcessEvent>>>,
     end: watch::Receiver<Option<EndEvent>>,
+    timed_out: AtomicBool,
 }
 
 impl Followed {
@@ -97,10 +101,16 @@ impl Followed {
             control: running.control.clone(),
             followers: StdMutex::default(),
             end,
+            timed_out: AtomicBool::new(false),
         });
         let first = followed.follow();
         tokio::spawn(Arc::clone(&followed).until_end(running, output, timeout, ended));
         (followed, first)
+    }
+
+    /// Whether its time limit has ended it.
+    pub fn timed_out(&self) -> bool {
+        self.timed_out.load(Ordering::Relaxed)
     }
 
     pub fn has_ended(&self) -> bool {
@@ -200,7 +210,10 @@ impl Followed {
         };
         let exit = match exit {
             Some(exit) => exit,
-            None => running.end(Duration::ZERO).await,
+            None => {
+                self.timed_out.store(true, Ordering::Relaxed);
+                running.end(Duration::ZERO).await
+            }
         };
         let _ = program_ended.send(true);
         for stream in reading {
@@ -263,12 +276,9 @@ fn event(event: impl Into<Event>) -> ProcessEvent {
 
 /// As the public contract words it.
 fn end_event(exit: Exit) -> EndEvent {
-    let status = match Signal::from_named_raw(exit.signal) {
-        Some(Signal::KILL) => "signal: killed".to_owned(),
-        Some(Signal::TERM) => "signal: terminated".to_owned(),
-        Some(Signal::INT) => "signal: interrupt".to_owned(),
-        _ if exit.signal != 0 => format!("signal: {}", exit.signal),
-        _ => format!("exit status {}", exit.code),
+    let status = match exit.signal {
+        0 => format!("exit status {}", exit.code),
+        signal => format!("signal: {}", signal_in_words(signal)),
     };
     let failed = exit.signal != 0 || exit.code != 0;
     EndEvent {
@@ -277,6 +287,32 @@ fn end_event(exit: Exit) -> EndEvent {
         error: failed.then(|| status.clone()),
         status,
         ..Default::default()
+    }
+}
+
+/// As Go's `syscall.Signal` calls them.
+fn signal_in_words(signal: i32) -> String {
+    const WORDS: [&str; 15] = [
+        "hangup",
+        "interrupt",
+        "quit",
+        "illegal instruction",
+        "trace/breakpoint trap",
+        "aborted",
+        "bus error",
+        "floating point exception",
+        "killed",
+        "user defined signal 1",
+        "segmentation fault",
+        "user defined signal 2",
+        "broken pipe",
+        "alarm clock",
+        "terminated",
+    ];
+    let index = usize::try_from(signal - 1).unwrap_or(usize::MAX);
+    match WORDS.get(index) {
+        Some(words) => (*words).to_owned(),
+        None => format!("signal {signal}"),
     }
 }
 

@@ -30,9 +30,9 @@ use terminal::Terminal;
 
 use crate::{
     error::error,
-    path,
     run::{Start, Starter, input_pipe, null_input, output_pipe},
     state::Guest,
+    users,
 };
 
 /// Ended processes whose end can still be asked for.
@@ -103,7 +103,7 @@ impl ProcessService {
         &self,
         request: StartRequest,
         timeout: Option<Duration>,
-    ) -> Result<Followers, ConnectError> {
+    ) -> Result<(Arc<Followed>, Followers), ConnectError> {
         let config = request
             .process
             .into_option()
@@ -113,13 +113,16 @@ impl ProcessService {
         let (ends, streams) = streams(pty.as_ref(), request.stdin.unwrap_or(true))
             .map_err(|cause| error(ErrorCode::SandboxExhausted, cause.to_string()))?;
         let mut env = self.guest.env();
+        for name in ["USER", "LOGNAME"] {
+            env.entry(name.to_owned())
+                .or_insert_with(|| users::own_name().to_owned());
+        }
         env.extend(config.envs.clone());
         let mut argv = vec![config.cmd.clone()];
         argv.extend(config.args.clone());
-        let cwd = match config.cwd.as_deref() {
-            None | Some("") => self.guest.workspace.clone(),
-            Some(cwd) => path::in_sandbox(&self.guest.workspace, cwd)?,
-        };
+        let cwd = self
+            .guest
+            .place(config.cwd.as_deref().unwrap_or_default())?;
         let running = self
             .starter
             .start(Start {
@@ -133,8 +136,8 @@ impl ProcessService {
             })
             .await?;
         let (process, followers) = Followed::new(running, config, request.tag, streams, timeout);
-        self.keep(process);
-        Ok(followers)
+        self.keep(Arc::clone(&process));
+        Ok((process, followers))
     }
 }
 
@@ -253,14 +256,24 @@ impl Process for ProcessService {
         request: ServiceRequest<'_, StartRequest>,
     ) -> ServiceResult<ServiceStream<StartResponse>> {
         let request = request.to_owned_message();
-        let followers = self
+        let (process, followers) = self
             .start_process(request, context.time_remaining())
             .await?;
-        Ok(Response::stream(events(&context, followers, |event| {
-            StartResponse {
-                event: event.into(),
-                ..Default::default()
+        let events = events(&context, followers, |event| StartResponse {
+            event: event.into(),
+            ..Default::default()
+        });
+        Ok(Response::stream(events.map(move |event| {
+            let event = event?;
+            let message = event.event.as_option();
+            let is_end = message.is_some_and(|it| matches!(it.event, Some(Event::End(_))));
+            // Who has set the limit is told of it, and who joins later of the end.
+            if is_end && process.timed_out() {
+                return Err(ConnectError::deadline_exceeded(
+                    "the process has run too long",
+                ));
             }
+            Ok(event)
         })))
     }
 

@@ -3,16 +3,19 @@
 use std::{fs::OpenOptions, io, ops::Range};
 
 use bytes::Bytes;
-use connectrpc::ConnectError;
-use futures::stream;
+use connectrpc::{ConnectError, ErrorCode};
+use futures::{TryStreamExt as _, stream};
 use http::{HeaderMap, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::{Frame, Incoming};
 
-use super::{Answer, empty, query};
+use super::{
+    Answer, empty,
+    encoding::{Content, Encoding, accepted, packed},
+    query, refusal,
+};
 use crate::{
     blocking::blocking,
-    path,
     state::Guest,
     workspace::{open::open, read::Chunks},
 };
@@ -21,27 +24,51 @@ pub(super) async fn download(
     guest: &Guest,
     request: &Request<Incoming>,
 ) -> Result<Answer, ConnectError> {
-    let shown = query(request).remove("path").unwrap_or_default();
-    let path = path::in_sandbox(&guest.workspace, &shown)?;
-    let (file, size) = blocking(move |_| {
-        let (file, found) = open(&path, OpenOptions::new().read(true), &shown)?;
-        Ok((file, found.len()))
+    let path = guest.place(&query(request)?.path.unwrap_or_default())?;
+    let Some(encoding) = accepted(request.headers()) else {
+        let message = "the file can be had as it is, and packed by gzip";
+        return Ok(refusal(StatusCode::NOT_ACCEPTABLE, message));
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let disposition = disposition(&name);
+    let shown = path.to_string_lossy().into_owned();
+    let (file, size) = blocking({
+        let path = path.clone();
+        move |_| {
+            let (file, found) = open(&path, OpenOptions::new().read(true), &shown)?;
+            Ok((file, found.len()))
+        }
     })
-    .await?;
+    .await
+    .map_err(|failed| in_words(failed, &path.to_string_lossy()))?;
     let (part, is_whole) = match wanted(request.headers(), size) {
         Wanted::Whole => (0..size, true),
         Wanted::Part(part) => (part, false),
         Wanted::Nothing => return Ok(not_satisfiable(size)),
     };
     let length = part.end - part.start;
-    let chunks = Chunks::new(file, part.start, length)?;
-    let mut answer = Response::new(
-        // Read when asked for: a reader that stalls stops the reading.
-        StreamBody::new(stream::try_unfold(chunks, next_frame)).boxed_unsync(),
-    );
+    // Read when asked for: a reader that stalls stops the reading.
+    let content = stream::try_unfold(Chunks::new(file, part.start, length)?, next);
+    // A part is a part of the file as it is.
+    let is_packed = is_whole && encoding == Encoding::Gzip;
+    let content: Content = match is_packed {
+        true => packed(content),
+        false => Box::pin(content),
+    };
+    let mut answer = Response::new(StreamBody::new(content.map_ok(Frame::data)).boxed_unsync());
     let headers = answer.headers_mut();
+    let by_encoding = header::HeaderValue::from_static("accept-encoding");
+    headers.insert(header::VARY, by_encoding);
+    if let Ok(disposition) = disposition.try_into() {
+        headers.insert(header::CONTENT_DISPOSITION, disposition);
+    }
     let octets = header::HeaderValue::from_static("application/octet-stream");
     headers.insert(header::CONTENT_TYPE, octets);
+    if is_packed {
+        let gzip = header::HeaderValue::from_static("gzip");
+        headers.insert(header::CONTENT_ENCODING, gzip);
+        return Ok(answer);
+    }
     headers.insert(header::CONTENT_LENGTH, length.into());
     let bytes = header::HeaderValue::from_static("bytes");
     headers.insert(header::ACCEPT_RANGES, bytes);
@@ -52,9 +79,37 @@ pub(super) async fn download(
     Ok(answer)
 }
 
-async fn next_frame(chunks: Chunks) -> io::Result<Option<(Frame<Bytes>, Chunks)>> {
+async fn next(chunks: Chunks) -> io::Result<Option<(Bytes, Chunks)>> {
     let next = chunks.next().await.map_err(io::Error::other)?;
-    Ok(next.map(|(data, chunks)| (Frame::data(data.into()), chunks)))
+    Ok(next.map(|(data, chunks)| (data.into(), chunks)))
+}
+
+/// The two refusals that clients tell people in the contract's words.
+fn in_words(failed: ConnectError, path: &str) -> ConnectError {
+    match (failed.code, failed.message.as_deref()) {
+        (ErrorCode::NotFound, _) => {
+            ConnectError::not_found(format!("path '{path}' does not exist"))
+        }
+        (_, Some(message)) if message.ends_with("is a directory") => {
+            ConnectError::invalid_argument(format!("path '{path}' is a directory"))
+        }
+        _ => failed,
+    }
+}
+
+/// RFC 6266: the name as it is in UTF-8, where ASCII would not do.
+fn disposition(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_. ()+,".contains(&byte);
+    if name.bytes().all(is_plain) {
+        return format!("inline; filename=\"{name}\"");
+    }
+    let encoded = name.bytes().map(|byte| match byte {
+        byte if byte.is_ascii_alphanumeric() || b"-_.".contains(&byte) => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    });
+    format!("inline; filename*=UTF-8''{}", encoded.collect::<String>())
 }
 
 fn content_range(headers: &mut HeaderMap, part: &str, size: u64) {

@@ -1,7 +1,9 @@
 //! The plain HTTP routes: /health, /init, /envs, /metrics and /files of the contract,
 //! and our own /ports.
 
+mod compose;
 mod download;
+mod encoding;
 mod metrics;
 mod upload;
 
@@ -14,14 +16,14 @@ use std::{
 use bytes::Bytes;
 use connectrpc::ConnectError;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Empty, Full, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt as _, Collected, Empty, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{ports, state::Guest};
+use crate::{ports, state::Guest, users};
 
-const MAX_INIT_BYTES: usize = 4 * 1024 * 1024;
+const MAX_JSON_BYTES: usize = 4 * 1024 * 1024;
 
 type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) type Answer = Response<Body>;
@@ -32,6 +34,10 @@ pub(crate) type Answer = Response<Body>;
 struct Init {
     #[serde(default, rename = "envVars")]
     env: Option<BTreeMap<String, String>>,
+    #[serde(default, rename = "defaultWorkdir")]
+    default_dir: Option<String>,
+    #[serde(default, rename = "defaultUser")]
+    default_user: Option<String>,
 }
 
 pub(crate) async fn handle(guest: Arc<Guest>, request: Request<Incoming>) -> Answer {
@@ -46,6 +52,7 @@ pub(crate) async fn handle(guest: Arc<Guest>, request: Request<Incoming>) -> Ans
         (&Method::GET, "/envs") => Ok(json_answer(StatusCode::OK, &guest.env())),
         (&Method::GET, "/metrics") => metrics::metrics(&guest.workspace).await,
         (&Method::GET, "/files") => download::download(&guest, &request).await,
+        (&Method::POST, "/files/compose") => compose::compose(&guest, request).await,
         (&Method::POST, "/files") => upload::upload(&guest, request).await,
         _ => Err(ConnectError::not_found("there is no such route")),
     };
@@ -82,20 +89,41 @@ fn json_answer(status: StatusCode, body: &impl Serialize) -> Answer {
 }
 
 async fn init(guest: &Guest, request: Request<Incoming>) -> Result<Answer, ConnectError> {
-    let body = Limited::new(request.into_body(), MAX_INIT_BYTES)
-        .collect()
-        .await
-        .map_err(|_| ConnectError::invalid_argument("the body is too large or broken"))?
-        .to_bytes();
+    let body = small_body(request).await?;
     let init: Init = serde_json::from_slice(&body)
         .map_err(|cause| ConnectError::invalid_argument(cause.to_string()))?;
+    if let Some(name) = init.default_user.filter(|name| !name.is_empty()) {
+        users::check(&name)?;
+    }
+    if let Some(dir) = init.default_dir.filter(|dir| !dir.is_empty()) {
+        guest.set_default_dir(guest.place(&dir)?);
+    }
     guest.add_env(init.env.unwrap_or_default());
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
-fn query(request: &Request<Incoming>) -> HashMap<String, String> {
+async fn small_body(request: Request<Incoming>) -> Result<Bytes, ConnectError> {
+    let body = Limited::new(request.into_body(), MAX_JSON_BYTES);
+    let body = body.collect().await;
+    body.map(Collected::to_bytes)
+        .map_err(|_| ConnectError::invalid_argument("the body is too large or broken"))
+}
+
+/// What a query says of a file.
+struct Query {
+    path: Option<String>,
+}
+
+/// The user of a query must be there.
+fn query(request: &Request<Incoming>) -> Result<Query, ConnectError> {
     let query = request.uri().query().unwrap_or_default();
-    form_urlencoded::parse(query.as_bytes())
+    let mut query: HashMap<_, _> = form_urlencoded::parse(query.as_bytes())
         .into_owned()
-        .collect()
+        .collect();
+    if let Some(name) = query.get("username") {
+        users::check(name)?;
+    }
+    Ok(Query {
+        path: query.remove("path"),
+    })
 }

@@ -1,44 +1,71 @@
 //! `POST /files`: each file goes to the disk as it comes, and into its place
 //! when it is complete.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use bytes::Bytes;
 use connectrpc::ConnectError;
+use futures::TryStreamExt as _;
 use http::{Request, StatusCode, header};
-use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use serde::Serialize;
 
-use super::{Answer, json_answer, query};
+use super::{
+    Answer,
+    encoding::{Content, text, unpacked},
+    json_answer, query,
+};
 use crate::{
     blocking::blocking,
-    path,
+    filesystem::metadata::{self, Metadata},
     state::Guest,
     workspace::{open::make_parents, replace::Replacement},
 };
 
 /// A file that was uploaded.
 #[derive(Serialize)]
-struct Uploaded {
+pub(super) struct Uploaded {
     name: String,
     r#type: &'static str,
     path: String,
+    #[serde(skip_serializing_if = "Metadata::is_empty")]
+    metadata: Metadata,
+}
+
+impl Uploaded {
+    /// As it is: a file system without attributes has kept no metadata.
+    pub fn of(path: PathBuf) -> Self {
+        Self {
+            name: path
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            r#type: "file",
+            metadata: metadata::read(&path),
+            path: path.to_string_lossy().into_owned(),
+        }
+    }
 }
 
 struct Upload {
     replacement: Replacement,
     path: PathBuf,
+    shown: String,
 }
 
 impl Upload {
-    async fn start(guest: &Guest, shown: String) -> Result<Self, ConnectError> {
+    async fn start(guest: &Guest, path: PathBuf) -> Result<Self, ConnectError> {
         guest.disk.check()?;
-        let path = path::in_sandbox(&guest.workspace, &shown)?;
         blocking(move |_| {
+            let shown = path.to_string_lossy().into_owned();
             make_parents(&path, &shown)?;
             let replacement = Replacement::create(&path, &shown)?;
-            Ok(Self { replacement, path })
+            Ok(Self {
+                replacement,
+                path,
+                shown,
+            })
         })
         .await
     }
@@ -51,15 +78,12 @@ impl Upload {
         .await
     }
 
-    async fn finish(self) -> Result<Uploaded, ConnectError> {
+    async fn finish(self, metadata: &Metadata) -> Result<Uploaded, ConnectError> {
+        let metadata = metadata.clone();
         blocking(move |_| {
+            metadata::write(self.replacement.file(), &metadata, &self.shown)?;
             self.replacement.put(0)?;
-            let name = self.path.file_name().unwrap_or_default();
-            Ok(Uploaded {
-                name: name.to_string_lossy().into_owned(),
-                r#type: "file",
-                path: self.path.to_string_lossy().into_owned(),
-            })
+            Ok(Uploaded::of(self.path))
         })
         .await
     }
@@ -69,50 +93,44 @@ pub(super) async fn upload(
     guest: &Guest,
     request: Request<Incoming>,
 ) -> Result<Answer, ConnectError> {
-    let path = query(&request).remove("path");
-    let text = |name| {
-        let value = request.headers().get(name);
-        value.and_then(|value| value.to_str().ok()).unwrap_or("")
-    };
-    // Stored as it is it would not be the file that was meant.
-    if !matches!(text(header::CONTENT_ENCODING), "" | "identity") {
-        return Err(ConnectError::invalid_argument(
-            "a body with a content encoding is not taken",
-        ));
-    }
-    let kind = text(header::CONTENT_TYPE).to_owned();
+    let path = query(&request)?.path;
+    let (head, body) = request.into_parts();
+    let metadata = metadata::of_headers(&head.headers)?;
+    let content = unpacked(&head.headers, body)?;
+    let kind = text(&head.headers, header::CONTENT_TYPE);
     let uploaded = if kind.starts_with("application/octet-stream") {
         let path = path.ok_or_else(|| ConnectError::invalid_argument("`path` is missing"))?;
-        vec![whole_body(guest, path, request.into_body()).await?]
+        vec![whole_body(guest, guest.place(&path)?, content, &metadata).await?]
     } else {
-        let boundary = multer::parse_boundary(&kind).map_err(broken)?;
-        parts(guest, path, boundary, request.into_body()).await?
+        let boundary = multer::parse_boundary(kind).map_err(broken)?;
+        parts(guest, path, boundary, content, &metadata).await?
     };
     Ok(json_answer(StatusCode::OK, &uploaded))
 }
 
 async fn whole_body(
     guest: &Guest,
-    path: String,
-    mut body: Incoming,
+    path: PathBuf,
+    mut content: Content,
+    metadata: &Metadata,
 ) -> Result<Uploaded, ConnectError> {
     let mut upload = Upload::start(guest, path).await?;
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(broken)?.into_data() {
-            upload = upload.write(data).await?;
-        }
+    while let Some(data) = content.try_next().await.map_err(broken)? {
+        upload = upload.write(data).await?;
     }
-    upload.finish().await
+    upload.finish(metadata).await
 }
 
 async fn parts(
     guest: &Guest,
     path: Option<String>,
     boundary: String,
-    body: Incoming,
+    content: Content,
+    metadata: &Metadata,
 ) -> Result<Vec<Uploaded>, ConnectError> {
-    let mut parts = multer::Multipart::new(body.into_data_stream(), boundary);
+    let mut parts = multer::Multipart::new(content, boundary);
     let mut uploaded = Vec::new();
+    let mut places = HashSet::new();
     while let Some(mut part) = parts.next_field().await.map_err(broken)? {
         if part.name() != Some("file") {
             continue;
@@ -121,11 +139,17 @@ async fn parts(
             .clone()
             .or_else(|| part.file_name().map(str::to_owned))
             .ok_or_else(|| ConnectError::invalid_argument("a file has no name"))?;
-        let mut upload = Upload::start(guest, path).await?;
+        let place = guest.place(&path)?;
+        if !places.insert(place.clone()) {
+            return Err(ConnectError::invalid_argument(format!(
+                "several files are for `{path}`; the first is there, and the rest were not taken"
+            )));
+        }
+        let mut upload = Upload::start(guest, place).await?;
         while let Some(data) = part.chunk().await.map_err(broken)? {
             upload = upload.write(data).await?;
         }
-        uploaded.push(upload.finish().await?);
+        uploaded.push(upload.finish(metadata).await?);
     }
     Ok(uploaded)
 }

@@ -56,6 +56,10 @@ impl Replacement {
         })
     }
 
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
     pub fn replaces(&self) -> bool {
         self.mode_before.is_some()
     }

@@ -60,8 +60,12 @@ pub struct WireGuest {
 
 impl WireGuest {
     pub async fn start() -> Self {
+        Self::with(&[]).await
+    }
+
+    pub async fn with(options: &[&str]) -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let (process, stream) = start(&workspace, &[]);
+        let (process, stream) = start(&workspace, options);
         Self {
             wire: wire::Wire::connect(stream).await,
             workspace,

@@ -23,8 +23,14 @@ pub struct EntryInfoView<'a> {
     pub modified_time: ::buffa::MessageFieldView<
         ::buffa_types::google::protobuf::__buffa::view::TimestampView<'a>,
     >,
+    /// Where a link leads in the end; its own path when that is nowhere.
+    ///
     /// Field 10: `symlink_target`
     pub symlink_target: ::core::option::Option<&'a str>,
+    /// What uploads have said of it, kept as `user.e2b.` attributes.
+    ///
+    /// Field 11: `metadata` (map)
+    pub metadata: ::buffa::MapView<'a, &'a str, &'a str>,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for EntryInfoView<'a> {
@@ -143,6 +149,47 @@ impl<'a> ::buffa::MessageView<'a> for EntryInfoView<'a> {
                 )?;
                 view.symlink_target = Some(::buffa::types::borrow_str(&mut cur)?);
             }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let entry_bytes = ::buffa::types::borrow_bytes(&mut cur)?;
+                let mut entry_cur: &'a [u8] = entry_bytes;
+                let mut key = "";
+                let mut val = "";
+                ctx.register_element_memory(
+                    ::buffa::__private::element_footprint(&key)
+                        + ::buffa::__private::element_footprint(&val),
+                )?;
+                while !entry_cur.is_empty() {
+                    let entry_tag = ::buffa::encoding::Tag::decode(&mut entry_cur)?;
+                    match entry_tag.field_number() {
+                        1 => {
+                            ::buffa::encoding::check_wire_type(
+                                entry_tag,
+                                ::buffa::encoding::WireType::LengthDelimited,
+                            )?;
+                            key = ::buffa::types::borrow_str(&mut entry_cur)?;
+                        }
+                        2 => {
+                            ::buffa::encoding::check_wire_type(
+                                entry_tag,
+                                ::buffa::encoding::WireType::LengthDelimited,
+                            )?;
+                            val = ::buffa::types::borrow_str(&mut entry_cur)?;
+                        }
+                        _ => {
+                            ::buffa::encoding::skip_field_depth(
+                                entry_tag,
+                                &mut entry_cur,
+                                ctx.depth(),
+                            )?;
+                        }
+                    }
+                }
+                view.metadata.push(key, val);
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -183,6 +230,11 @@ impl<'a> ::buffa::MessageView<'a> for EntryInfoView<'a> {
                 None => ::buffa::MessageField::none(),
             },
             symlink_target: self.symlink_target.map(|s| s.to_string()),
+            metadata: self
+                .metadata
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_string()))
+                .collect(),
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -232,6 +284,12 @@ impl<'a> ::buffa::ViewEncode<'a> for EntryInfoView<'a> {
         if let Some(ref v) = self.symlink_target {
             size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
         }
+        #[allow(clippy::for_kv_map)]
+        for (k, v) in &self.metadata {
+            let entry_size: u64 = 1u64 + ::buffa::types::string_encoded_len(k) as u64
+                + 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size += 1u64 + ::buffa::encoding::varint_len(entry_size) as u64 + entry_size;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -280,6 +338,28 @@ impl<'a> ::buffa::ViewEncode<'a> for EntryInfoView<'a> {
         }
         if let Some(ref v) = self.symlink_target {
             ::buffa::types::put_string_field(10u32, v, buf);
+        }
+        for (k, v) in &self.metadata {
+            let entry_size: u64 = 1u64 + ::buffa::types::string_encoded_len(k) as u64
+                + 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            ::buffa::encoding::Tag::new(
+                    11u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::encoding::encode_varint(entry_size, buf);
+            ::buffa::encoding::Tag::new(
+                    1u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::types::encode_string(k, buf);
+            ::buffa::encoding::Tag::new(
+                    2u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::types::encode_string(v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -335,6 +415,24 @@ impl<'__a> ::serde::Serialize for EntryInfoView<'__a> {
         }
         if let ::core::option::Option::Some(__v) = self.symlink_target {
             __map.serialize_entry("symlinkTarget", __v)?;
+        }
+        if !self.metadata.is_empty() {
+            struct _WM<'__a, '__x>(&'__x ::buffa::MapView<'__x, &'__a str, &'__a str>);
+            impl<'__a> ::serde::Serialize for _WM<'__a, '_> {
+                fn serialize<__S: ::serde::Serializer>(
+                    &self,
+                    __s: __S,
+                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                    use ::serde::ser::SerializeMap as _;
+                    let mut __m = __s
+                        .serialize_map(::core::option::Option::Some(self.0.len()))?;
+                    for (k, v) in self.0.iter_unique() {
+                        __m.serialize_entry(k, v)?;
+                    }
+                    __m.end()
+                }
+            }
+            __map.serialize_entry("metadata", &_WM(&self.metadata))?;
         }
         __map.end()
     }
@@ -476,10 +574,19 @@ impl EntryInfoOwnedView {
     > {
         &self.0.reborrow().modified_time
     }
+    /// Where a link leads in the end; its own path when that is nowhere.
+    ///
     /// Field 10: `symlink_target`
     #[must_use]
     pub fn symlink_target(&self) -> ::core::option::Option<&'_ str> {
         self.0.reborrow().symlink_target
+    }
+    /// What uploads have said of it, kept as `user.e2b.` attributes.
+    ///
+    /// Field 11: `metadata` (map)
+    #[must_use]
+    pub fn metadata(&self) -> &::buffa::MapView<'_, &'_ str, &'_ str> {
+        &self.0.reborrow().metadata
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<EntryInfoView<'static>>>
@@ -3497,6 +3604,10 @@ pub struct WatchDirRequestView<'a> {
     pub recursive: bool,
     /// Field 3: `include_entry`
     pub include_entry: bool,
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    pub allow_network_mounts: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for WatchDirRequestView<'a> {
@@ -3550,6 +3661,13 @@ impl<'a> ::buffa::MessageView<'a> for WatchDirRequestView<'a> {
                 )?;
                 view.include_entry = ::buffa::types::decode_bool(&mut cur)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.allow_network_mounts = ::buffa::types::decode_bool(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -3575,6 +3693,7 @@ impl<'a> ::buffa::MessageView<'a> for WatchDirRequestView<'a> {
             path: self.path.to_string(),
             recursive: self.recursive,
             include_entry: self.include_entry,
+            allow_network_mounts: self.allow_network_mounts,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -3593,6 +3712,9 @@ impl<'a> ::buffa::ViewEncode<'a> for WatchDirRequestView<'a> {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.include_entry {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        if self.allow_network_mounts {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -3614,6 +3736,9 @@ impl<'a> ::buffa::ViewEncode<'a> for WatchDirRequestView<'a> {
         }
         if self.include_entry {
             ::buffa::types::put_bool_field(3u32, self.include_entry, buf);
+        }
+        if self.allow_network_mounts {
+            ::buffa::types::put_bool_field(4u32, self.allow_network_mounts, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3644,6 +3769,9 @@ impl<'__a> ::serde::Serialize for WatchDirRequestView<'__a> {
         }
         if self.include_entry {
             __map.serialize_entry("includeEntry", &self.include_entry)?;
+        }
+        if self.allow_network_mounts {
+            __map.serialize_entry("allowNetworkMounts", &self.allow_network_mounts)?;
         }
         __map.end()
     }
@@ -3752,6 +3880,13 @@ impl WatchDirRequestOwnedView {
     #[must_use]
     pub fn include_entry(&self) -> bool {
         self.0.reborrow().include_entry
+    }
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    #[must_use]
+    pub fn allow_network_mounts(&self) -> bool {
+        self.0.reborrow().allow_network_mounts
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<WatchDirRequestView<'static>>>
@@ -4712,6 +4847,10 @@ pub struct CreateWatcherRequestView<'a> {
     pub recursive: bool,
     /// Field 3: `include_entry`
     pub include_entry: bool,
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    pub allow_network_mounts: bool,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for CreateWatcherRequestView<'a> {
@@ -4765,6 +4904,13 @@ impl<'a> ::buffa::MessageView<'a> for CreateWatcherRequestView<'a> {
                 )?;
                 view.include_entry = ::buffa::types::decode_bool(&mut cur)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                view.allow_network_mounts = ::buffa::types::decode_bool(&mut cur)?;
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -4796,6 +4942,7 @@ impl<'a> ::buffa::MessageView<'a> for CreateWatcherRequestView<'a> {
             path: self.path.to_string(),
             recursive: self.recursive,
             include_entry: self.include_entry,
+            allow_network_mounts: self.allow_network_mounts,
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -4814,6 +4961,9 @@ impl<'a> ::buffa::ViewEncode<'a> for CreateWatcherRequestView<'a> {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         if self.include_entry {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
+        if self.allow_network_mounts {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
@@ -4835,6 +4985,9 @@ impl<'a> ::buffa::ViewEncode<'a> for CreateWatcherRequestView<'a> {
         }
         if self.include_entry {
             ::buffa::types::put_bool_field(3u32, self.include_entry, buf);
+        }
+        if self.allow_network_mounts {
+            ::buffa::types::put_bool_field(4u32, self.allow_network_mounts, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -4865,6 +5018,9 @@ impl<'__a> ::serde::Serialize for CreateWatcherRequestView<'__a> {
         }
         if self.include_entry {
             __map.serialize_entry("includeEntry", &self.include_entry)?;
+        }
+        if self.allow_network_mounts {
+            __map.serialize_entry("allowNetworkMounts", &self.allow_network_mounts)?;
         }
         __map.end()
     }
@@ -4975,6 +5131,13 @@ impl CreateWatcherRequestOwnedView {
     #[must_use]
     pub fn include_entry(&self) -> bool {
         self.0.reborrow().include_entry
+    }
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    #[must_use]
+    pub fn allow_network_mounts(&self) -> bool {
+        self.0.reborrow().allow_network_mounts
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<CreateWatcherRequestView<'static>>>

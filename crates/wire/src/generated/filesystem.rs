@@ -399,6 +399,8 @@ pub struct EntryInfo {
         ::buffa_types::google::protobuf::Timestamp,
         ::buffa::Inline<::buffa_types::google::protobuf::Timestamp>,
     >,
+    /// Where a link leads in the end; its own path when that is nowhere.
+    ///
     /// Field 10: `symlink_target`
     #[serde(
         rename = "symlinkTarget",
@@ -406,6 +408,18 @@ pub struct EntryInfo {
         skip_serializing_if = "::core::option::Option::is_none"
     )]
     pub symlink_target: ::core::option::Option<::buffa::alloc::string::String>,
+    /// What uploads have said of it, kept as `user.e2b.` attributes.
+    ///
+    /// Field 11: `metadata`
+    #[serde(
+        rename = "metadata",
+        skip_serializing_if = "::buffa::__private::HashMap::is_empty",
+        deserialize_with = "::buffa::json_helpers::null_as_default"
+    )]
+    pub metadata: ::buffa::__private::HashMap<
+        ::buffa::alloc::string::String,
+        ::buffa::alloc::string::String,
+    >,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -423,6 +437,7 @@ impl ::core::fmt::Debug for EntryInfo {
             .field("group", &self.group)
             .field("modified_time", &self.modified_time)
             .field("symlink_target", &self.symlink_target)
+            .field("metadata", &self.metadata)
             .finish()
     }
 }
@@ -503,6 +518,12 @@ impl ::buffa::Message for EntryInfo {
         if let Some(ref v) = self.symlink_target {
             size += 1u64 + ::buffa::types::string_encoded_len(v) as u64;
         }
+        size
+            += ::buffa::map_codec::field_len::<
+                ::buffa::map_codec::Str,
+                ::buffa::map_codec::Str,
+                _,
+            >(&self.metadata, 1u64);
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -551,6 +572,11 @@ impl ::buffa::Message for EntryInfo {
         if let Some(ref v) = self.symlink_target {
             ::buffa::types::put_string_field(10u32, v, buf);
         }
+        ::buffa::map_codec::write_field::<
+            ::buffa::map_codec::Str,
+            ::buffa::map_codec::Str,
+            _,
+        >(&self.metadata, 11u32, buf);
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
@@ -645,6 +671,17 @@ impl ::buffa::Message for EntryInfo {
                     buf,
                 )?;
             }
+            11u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::map_codec::merge_entry::<
+                    ::buffa::map_codec::Str,
+                    ::buffa::map_codec::Str,
+                    _,
+                >(&mut self.metadata, buf, ctx)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -663,6 +700,7 @@ impl ::buffa::Message for EntryInfo {
         self.group.clear();
         self.modified_time = ::buffa::MessageField::none();
         self.symlink_target = ::core::option::Option::None;
+        self.metadata.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -2239,6 +2277,16 @@ pub struct WatchDirRequest {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub include_entry: bool,
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    #[serde(
+        rename = "allowNetworkMounts",
+        alias = "allow_network_mounts",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub allow_network_mounts: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -2249,6 +2297,7 @@ impl ::core::fmt::Debug for WatchDirRequest {
             .field("path", &self.path)
             .field("recursive", &self.recursive)
             .field("include_entry", &self.include_entry)
+            .field("allow_network_mounts", &self.allow_network_mounts)
             .finish()
     }
 }
@@ -2288,6 +2337,9 @@ impl ::buffa::Message for WatchDirRequest {
         if self.include_entry {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.allow_network_mounts {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -2306,6 +2358,9 @@ impl ::buffa::Message for WatchDirRequest {
         }
         if self.include_entry {
             ::buffa::types::put_bool_field(3u32, self.include_entry, buf);
+        }
+        if self.allow_network_mounts {
+            ::buffa::types::put_bool_field(4u32, self.allow_network_mounts, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -2341,6 +2396,13 @@ impl ::buffa::Message for WatchDirRequest {
                 )?;
                 self.include_entry = ::buffa::types::decode_bool(buf)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.allow_network_mounts = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -2352,6 +2414,7 @@ impl ::buffa::Message for WatchDirRequest {
         self.path.clear();
         self.recursive = false;
         self.include_entry = false;
+        self.allow_network_mounts = false;
         self.__buffa_unknown_fields.clear();
     }
 }
@@ -2970,6 +3033,16 @@ pub struct CreateWatcherRequest {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub include_entry: bool,
+    /// Where others may change files without an event.
+    ///
+    /// Field 4: `allow_network_mounts`
+    #[serde(
+        rename = "allowNetworkMounts",
+        alias = "allow_network_mounts",
+        with = "::buffa::json_helpers::proto_bool",
+        skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
+    )]
+    pub allow_network_mounts: bool,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -2980,6 +3053,7 @@ impl ::core::fmt::Debug for CreateWatcherRequest {
             .field("path", &self.path)
             .field("recursive", &self.recursive)
             .field("include_entry", &self.include_entry)
+            .field("allow_network_mounts", &self.allow_network_mounts)
             .finish()
     }
 }
@@ -3019,6 +3093,9 @@ impl ::buffa::Message for CreateWatcherRequest {
         if self.include_entry {
             size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
         }
+        if self.allow_network_mounts {
+            size += 1u64 + ::buffa::types::BOOL_ENCODED_LEN as u64;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -3037,6 +3114,9 @@ impl ::buffa::Message for CreateWatcherRequest {
         }
         if self.include_entry {
             ::buffa::types::put_bool_field(3u32, self.include_entry, buf);
+        }
+        if self.allow_network_mounts {
+            ::buffa::types::put_bool_field(4u32, self.allow_network_mounts, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -3072,6 +3152,13 @@ impl ::buffa::Message for CreateWatcherRequest {
                 )?;
                 self.include_entry = ::buffa::types::decode_bool(buf)?;
             }
+            4u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::Varint,
+                )?;
+                self.allow_network_mounts = ::buffa::types::decode_bool(buf)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -3083,6 +3170,7 @@ impl ::buffa::Message for CreateWatcherRequest {
         self.path.clear();
         self.recursive = false;
         self.include_entry = false;
+        self.allow_network_mounts = false;
         self.__buffa_unknown_fields.clear();
     }
 }

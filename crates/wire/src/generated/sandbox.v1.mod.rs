@@ -3,6 +3,7 @@
 include!("sandbox.v1.error.rs");
 include!("sandbox.v1.code.rs");
 include!("sandbox.v1.context.rs");
+include!("sandbox.v1.life.rs");
 include!("sandbox.v1.search.rs");
 include!("sandbox.v1.workspace.rs");
 #[allow(
@@ -25,6 +26,7 @@ pub mod __buffa {
         include!("sandbox.v1.error.__view.rs");
         include!("sandbox.v1.code.__view.rs");
         include!("sandbox.v1.context.__view.rs");
+        include!("sandbox.v1.life.__view.rs");
         include!("sandbox.v1.search.__view.rs");
         include!("sandbox.v1.workspace.__view.rs");
         pub mod oneof {
@@ -64,6 +66,10 @@ pub mod __buffa {
         reg.register_json_any(super::__RESTART_CONTEXT_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__DELETE_CONTEXT_REQUEST_JSON_ANY);
         reg.register_json_any(super::__DELETE_CONTEXT_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__FREEZE_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__FREEZE_RESPONSE_JSON_ANY);
+        reg.register_json_any(super::__THAW_REQUEST_JSON_ANY);
+        reg.register_json_any(super::__THAW_RESPONSE_JSON_ANY);
         reg.register_json_any(super::__GREP_REQUEST_JSON_ANY);
         reg.register_json_any(super::__GREP_MATCH_JSON_ANY);
         reg.register_json_any(super::__GREP_COUNT_JSON_ANY);
@@ -185,6 +191,22 @@ pub use self::__buffa::view::DeleteContextRequestOwnedView;
 pub use self::__buffa::view::DeleteContextResponseView;
 #[doc(inline)]
 pub use self::__buffa::view::DeleteContextResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::FreezeRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::FreezeRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::FreezeResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::FreezeResponseOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ThawRequestView;
+#[doc(inline)]
+pub use self::__buffa::view::ThawRequestOwnedView;
+#[doc(inline)]
+pub use self::__buffa::view::ThawResponseView;
+#[doc(inline)]
+pub use self::__buffa::view::ThawResponseOwnedView;
 #[doc(inline)]
 pub use self::__buffa::view::GrepRequestView;
 #[doc(inline)]
@@ -313,5 +335,6 @@ pub use self::__buffa::view::UsageResponseOwnedView;
 pub use self::__buffa::register_types;
 include!("sandbox.v1.code.__connect.rs");
 include!("sandbox.v1.context.__connect.rs");
+include!("sandbox.v1.life.__connect.rs");
 include!("sandbox.v1.search.__connect.rs");
 include!("sandbox.v1.workspace.__connect.rs");
