@@ -17,6 +17,11 @@ pub(crate) fn is_sandbox_id(text: &str) -> bool {
             .all(|b| b.is_ascii_digit() || b.is_ascii_lowercase())
 }
 
+/// Whether it is one that this service makes.
+pub(crate) fn is_like_ours(text: &str) -> bool {
+    text.len() == 1 + RANDOM_CHARS && text.starts_with('i') && is_sandbox_id(text)
+}
+
 /// The name that these bits make.
 pub(crate) fn sandbox_id(mut bits: u128) -> String {
     let mut digits = [b'0'; RANDOM_CHARS];
@@ -81,7 +86,7 @@ pub(crate) fn no_sandbox(id: &str) -> Error {
     let id: String = id.chars().take(64).collect();
     Error::new(
         ErrorCode::NotFound,
-        format!("sandbox \"{id}\" doesn't exist or you don't have access to it"),
+        format!("Sandbox \"{id}\" doesn't exist or you don't have access to it"),
     )
 }
 
@@ -94,7 +99,7 @@ mod tests {
         assert_eq!(sandbox_id(0), format!("i{}", "0".repeat(25)));
         let longest = sandbox_id(u128::MAX);
         assert_eq!(longest.len(), 26);
-        assert!(is_sandbox_id(&longest));
+        assert!(is_sandbox_id(&longest) && is_like_ours(&longest));
         assert_ne!(sandbox_id(1), sandbox_id(2));
         for bad in ["", "a-b", "A", "a.b", "a/b", "ä", &"a".repeat(41)] {
             assert!(!is_sandbox_id(bad), "{bad}");

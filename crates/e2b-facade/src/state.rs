@@ -1,6 +1,6 @@
 //! What the API is made of, and its door.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     Router,
@@ -95,17 +95,18 @@ struct Door {
 async fn dispatch(State(door): State<Door>, request: Request) -> Response {
     let settings = &door.facade.settings;
     match target(settings.domain.as_ref(), request.uri(), request.headers()) {
-        Ok(Target::Control) => match door.control.oneshot(request).await {
-            Ok(response) => response,
-            Err(impossible) => absurd(impossible),
-        },
+        Ok(Target::Control) => {
+            let label = control::label(request.uri().path());
+            let Ok(mut response) = door.control.oneshot(request).await;
+            response.extensions_mut().insert(label);
+            response
+        }
         Ok(Target::Port { sandbox, port }) => {
-            traffic::answer(&door.facade, &sandbox, port, request).await
+            let label = traffic::label(port, request.uri().path());
+            let mut response = traffic::answer(&door.facade, &sandbox, port, request).await;
+            response.extensions_mut().insert(label);
+            response
         }
         Err(Unclear(why)) => Refusal::bad(why).into_response(),
     }
-}
-
-fn absurd(impossible: Infallible) -> Response {
-    match impossible {}
 }

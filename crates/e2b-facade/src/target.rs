@@ -8,15 +8,18 @@
 //! | any other, with a domain set | | refused |
 //!
 //! Where the name says which sandbox is meant, headers cannot say another: pages of one
-//! sandbox must not be able to speak as another. Without a domain no name does, and every
-//! host is as `localhost`.
+//! sandbox must not be able to speak as another. Without a domain the first row holds
+//! for any, and every other host is as `localhost`.
 
 use std::net::Ipv6Addr;
 
 use e2b_wire::headers::{SANDBOX_ID, SANDBOX_PORT};
 use http::{HeaderMap, Uri, header};
 
-use crate::{Domain, sandbox::is_sandbox_id};
+use crate::{
+    Domain,
+    sandbox::{is_like_ours, is_sandbox_id},
+};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
@@ -34,15 +37,22 @@ pub(crate) fn target(
     headers: &HeaderMap,
 ) -> Result<Target, Unclear> {
     let host = host(uri, headers)?;
-    if let Some(domain) = domain {
-        match under(&host, domain.host()) {
-            Some("" | "api" | "sandbox") => {}
-            Some(label) => return by_name(label),
-            None if is_of_no_domain(&host) => {}
-            None => return Err(Unclear("the host is not one of this service")),
-        }
+    let Some(domain) = domain else {
+        let of_ours = |label: &&str| {
+            let parts = label.split_once('-');
+            parts.is_some_and(|(_, sandbox)| is_like_ours(sandbox))
+        };
+        return match host.split('.').next().filter(of_ours) {
+            Some(label) => by_name(label),
+            None => by_headers(headers),
+        };
+    };
+    match under(&host, domain.host()) {
+        Some("" | "api" | "sandbox") => by_headers(headers),
+        Some(label) => by_name(label),
+        None if is_of_no_domain(&host) => by_headers(headers),
+        None => Err(Unclear("the host is not one of this service")),
     }
-    by_headers(headers)
 }
 
 /// In lower case, without the port.
@@ -194,6 +204,14 @@ mod tests {
         }
         assert_eq!(of(None, "sandboxd:8090", &headers), port(49983));
         assert_eq!(of(None, "sandboxd:8090", &[]), Some(Target::Control));
+        let id = "i0000000000000000000000001";
+        let named = Target::Port {
+            sandbox: id.to_owned(),
+            port: 3000,
+        };
+        let host = format!("3000-{id}.e2b.app");
+        assert_eq!(of(None, &host, &headers), Some(named));
+        assert_eq!(of(None, &format!("x-{id}.e2b.app"), &headers), None);
     }
 
     #[test]

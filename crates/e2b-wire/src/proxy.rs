@@ -38,12 +38,12 @@ impl ProxyError {
 
     /// Of a port that needs the traffic token; `given`: there was one, and it is wrong.
     pub fn token_refused(sandbox_id: &str, given: bool) -> Self {
-        let what = if given { "is invalid" } else { "is missing" };
+        let what = match given {
+            true => "Provided token in header 'e2b-traffic-access-token' is invalid",
+            false => "Token header 'e2b-traffic-access-token' is missing",
+        };
         Self {
-            message: format!(
-                "Sandbox is secured with traffic access token. Token header \
-                 'e2b-traffic-access-token' {what}"
-            ),
+            message: format!("Sandbox is secured with traffic access token. {what}"),
             code: 403,
             ..Self::not_found(sandbox_id)
         }

@@ -157,10 +157,12 @@ pub fn router(state: AppState) -> Router {
 /// Another API of the same service: its requests have ids, spans, log lines and metrics
 /// like all others, with `api` before their routes.
 pub fn tracked(router: Router, state: AppState, api: &'static str) -> Router {
-    router.layer(middleware::from_fn_with_state(
-        Tracked { state, api },
-        request::track,
-    ))
+    router
+        .layer(middleware::from_fn(linger::linger))
+        .layer(middleware::from_fn_with_state(
+            Tracked { state, api },
+            request::track,
+        ))
 }
 
 async fn not_found(uri: Uri) -> ApiError {

@@ -121,6 +121,7 @@ struct Wanted {
     running: bool,
     paused: bool,
     template: Option<String>,
+    /// It counts too.
     started_after: Option<Time>,
 }
 
@@ -150,7 +151,7 @@ impl Wanted {
                 .is_none_or(|it| *it == options.template)
             && self
                 .started_after
-                .is_none_or(|after| info.created > timestamp(after))
+                .is_none_or(|after| info.created >= timestamp(after))
     }
 }
 

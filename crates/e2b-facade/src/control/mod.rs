@@ -18,6 +18,7 @@ use axum::{
 };
 use http::{Method, StatusCode, Uri};
 use sandbox_core::{E2bOptions, SessionKey};
+use sandbox_http::RouteLabel;
 use sandbox_session::SessionInfo;
 
 use crate::{
@@ -60,6 +61,25 @@ pub(crate) fn router(facade: Facade) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .with_state(facade)
+}
+
+/// The route in metrics and log.
+pub(crate) fn label(path: &str) -> RouteLabel {
+    let versionless = ["/v2", "/v3"]
+        .iter()
+        .find_map(|version| path.strip_prefix(version))
+        .unwrap_or(path);
+    let mut parts = versionless.split('/').filter(|part| !part.is_empty());
+    let (first, _, action) = (parts.next(), parts.next(), parts.next());
+    RouteLabel(match (first, action) {
+        (Some("sandboxes"), None) => "/sandboxes",
+        (Some("sandboxes"), Some("connect" | "resume")) => "/sandboxes/connect",
+        (Some("sandboxes"), Some("timeout" | "refreshes")) => "/sandboxes/timeout",
+        (Some("sandboxes"), Some("pause")) => "/sandboxes/pause",
+        (Some("sandboxes"), Some("metrics")) => "/sandboxes/metrics",
+        (Some("health"), None) => "/health",
+        _ => "other",
+    })
 }
 
 async fn no_route(_: Caller, uri: Uri) -> Refusal {

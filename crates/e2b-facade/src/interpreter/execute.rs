@@ -8,19 +8,15 @@ use axum::{
 };
 use bytes::Bytes;
 use e2b_wire::interpreter::{Execute, Line};
-use futures::{Stream, StreamExt as _, stream};
+use futures::{StreamExt as _, stream};
 use http::header;
-use sandbox_core::{
-    ContextDriver, ContextLoss, ContextName, ErrorCode, InContext, RunRequest, Stream as Output,
-    Termination,
-};
-use sandbox_execution::{Event, ExecutionRequest, Finished, Item, Reader};
+use sandbox_core::{ContextDriver, ContextName, ErrorCode, InContext, RunRequest};
+use sandbox_execution::ExecutionRequest;
 use sandbox_http::Language;
-use sandbox_session::{Lease, RunReport};
+use sandbox_session::Lease;
 use sandbox_store::AuditAction;
-use serde_json::Value;
 
-use super::{Plain, Refused, contexts, keepalive::KeptAlive, output::output};
+use super::{Plain, Refused, contexts, keepalive::KeptAlive, lines::lines};
 use crate::{sandbox::Found, state::Facade};
 
 const USUAL_LANGUAGE: &str = "python";
@@ -46,10 +42,10 @@ pub(super) async fn execute(
         Some((name, _)) => number(facade, found, &lease, name).await,
         None => 1,
     };
-    let first = stream::iter([Line::NumberOfExecutions {
+    let first = stream::iter([Ok(Line::NumberOfExecutions {
         execution_count: number,
-    }]);
-    let lines = lines(facade, attachment.events(0), lease);
+    })]);
+    let lines = lines(facade, &found.key, attachment.events(0), lease);
     let body = KeptAlive::new(Box::pin(first.chain(lines)));
     let kind = [(header::CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(body)).into_response())
@@ -159,106 +155,4 @@ async fn number(facade: &Facade, found: &Found, lease: &Lease, name: &ContextNam
         .into_iter()
         .find(|info| info.name == name.as_str());
     info.map_or(1, |info| info.runs.saturating_sub(own).max(1))
-}
-
-/// What happens, to the end; the sandbox is in use until then.
-fn lines(facade: &Facade, reader: Reader, lease: Lease) -> impl Stream<Item = Line> + use<> {
-    let clock = std::sync::Arc::clone(&facade.clock);
-    let items = stream::unfold(Some((reader, lease)), |state| async move {
-        let (mut reader, lease) = state?;
-        match reader.next().await {
-            Some(Item::Event {
-                event: Event::Ended,
-                ..
-            })
-            | None => {
-                let outcome = reader.execution().outcome();
-                let mut last = outcome
-                    .and_then(|done| failure(&done))
-                    .into_iter()
-                    .collect::<Vec<_>>();
-                last.push(Line::EndOfExecution);
-                Some((Happened::Lines(last), None))
-            }
-            Some(item) => Some((Happened::Item(item), Some((reader, lease)))),
-        }
-    });
-    items.flat_map(move |happened| {
-        stream::iter(match happened {
-            Happened::Lines(lines) => lines,
-            Happened::Item(item) => line(item, clock.now().0).into_iter().collect(),
-        })
-    })
-}
-
-enum Happened {
-    Item(Item<Event>),
-    Lines(Vec<Line>),
-}
-
-fn line(item: Item<Event>, now_ms: i64) -> Option<Line> {
-    let Item::Event { event, .. } = item else {
-        return None;
-    };
-    // In nanoseconds, as the SDKs say.
-    let timestamp = Value::from(now_ms.saturating_mul(1_000_000));
-    match event {
-        Event::Output { stream, text } => Some(match stream {
-            Output::Stdout => Line::Stdout { text, timestamp },
-            Output::Stderr => Line::Stderr { text, timestamp },
-        }),
-        Event::Display(bundle) => output(&bundle, false).map(|it| Line::Result(Box::new(it))),
-        Event::Result(bundle) => output(&bundle, true).map(|it| Line::Result(Box::new(it))),
-        Event::Raised(raised) => Some(Line::Error {
-            name: raised.name,
-            value: raised.value,
-            traceback: raised.traceback,
-        }),
-        Event::Started | Event::Artifact(_) | Event::Ended => None,
-    }
-}
-
-/// Why it did not end as code does, where no exception says it.
-fn failure(finished: &Finished) -> Option<Line> {
-    let (name, value) = match &finished.result {
-        Ok(report) => unusual(report)?,
-        Err(error) => ("ExecutionError".to_owned(), error.detail().to_owned()),
-    };
-    Some(Line::Error {
-        name,
-        value,
-        traceback: String::new(),
-    })
-}
-
-fn unusual(report: &RunReport) -> Option<(String, String)> {
-    let outcome = &report.outcome;
-    let said = |name: &str, value: &str| Some((name.to_owned(), value.to_owned()));
-    match outcome.termination {
-        Termination::TimedOut => return said("TimeoutError", "the run took too long"),
-        Termination::OutOfMemory => return said("MemoryError", "the sandbox is out of memory"),
-        Termination::OutputLimit => return said("OutputLimitError", "it printed too much"),
-        Termination::Cancelled => return said("CancelledError", "the run was cancelled"),
-        Termination::SandboxLost => return said("SandboxLostError", "the sandbox ended"),
-        Termination::Exited | Termination::Signaled => {}
-    }
-    match outcome.context {
-        Some(end) => end.loss.and_then(|loss| {
-            let how = match loss {
-                ContextLoss::Died => "the interpreter ended",
-                ContextLoss::Killed => "the interpreter was killed",
-                ContextLoss::Broken => "the interpreter did not answer as it should",
-                ContextLoss::Stopped => "the context was restarted or removed",
-            };
-            said(
-                "ContextLostError",
-                &format!("{how}; its variables are lost"),
-            )
-        }),
-        // A language without contexts says on stderr what went wrong.
-        None if outcome.exit_code != 0 => {
-            said("ExitError", &format!("exit status {}", outcome.exit_code))
-        }
-        None => None,
-    }
 }

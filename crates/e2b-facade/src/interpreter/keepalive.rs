@@ -1,7 +1,7 @@
 //! Lines that show that a run lives while it says nothing.
 
 use std::{
-    convert::Infallible,
+    io,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -29,13 +29,14 @@ impl<S> KeptAlive<S> {
     }
 }
 
-impl<S: Stream<Item = Line> + Unpin> Stream for KeptAlive<S> {
-    type Item = Result<Bytes, Infallible>;
+impl<S: Stream<Item = io::Result<Line>> + Unpin> Stream for KeptAlive<S> {
+    type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let line = match Pin::new(&mut self.lines).poll_next(context) {
             Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Ready(Some(line)) => line,
+            Poll::Ready(Some(Ok(line))) => line,
+            Poll::Ready(Some(Err(broken))) => return Poll::Ready(Some(Err(broken))),
             Poll::Pending => {
                 ready!(self.silence.as_mut().poll(context));
                 Line::Keepalive
@@ -62,7 +63,7 @@ mod tests {
     async fn a_run_that_says_nothing_shows_that_it_lives() {
         let slow = stream::once(async {
             sleep(Duration::from_secs(12)).await;
-            Line::EndOfExecution
+            Ok(Line::EndOfExecution)
         });
         let lines: Vec<_> = KeptAlive::new(Box::pin(slow)).collect().await;
         let lines: Vec<_> = lines.into_iter().map(|line| line.unwrap()).collect();

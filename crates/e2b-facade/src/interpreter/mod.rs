@@ -7,6 +7,7 @@ mod contexts;
 mod directories;
 mod execute;
 mod keepalive;
+mod lines;
 mod output;
 
 use axum::{

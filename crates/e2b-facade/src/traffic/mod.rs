@@ -17,6 +17,7 @@ use axum::{
 use e2b_wire::{ENVD_PORT, INTERPRETER_PORT, ProxyError};
 use http::StatusCode;
 use sandbox_core::{Error, ErrorCode};
+use sandbox_http::RouteLabel;
 use sandbox_session::Lease;
 
 use crate::{error::Refusal, interpreter, sandbox::Found, state::Facade};
@@ -25,6 +26,21 @@ pub(crate) use token::has_any_token;
 
 /// Of a sandbox that traffic has resumed, at least.
 const RESUMED_FOR: Duration = Duration::from_secs(300);
+
+/// The route in metrics and log; what programs in sandboxes serve is their own.
+pub(crate) fn label(port: u16, path: &str) -> RouteLabel {
+    RouteLabel(match (port, path) {
+        (ENVD_PORT, "/process.Process/Start") => "envd /process.Process/Start",
+        (ENVD_PORT, "/files") => "envd /files",
+        (ENVD_PORT, "/health") => "envd /health",
+        (ENVD_PORT, path) if path.starts_with("/process.") => "envd /process",
+        (ENVD_PORT, path) if path.starts_with("/filesystem.") => "envd /filesystem",
+        (ENVD_PORT, _) => "envd other",
+        (INTERPRETER_PORT, "/execute") => "interpreter /execute",
+        (INTERPRETER_PORT, _) => "interpreter /contexts",
+        _ => "port",
+    })
+}
 
 pub(crate) async fn answer(
     facade: &Facade,
