@@ -1,0 +1,115 @@
+//! The SDKs by a domain alone: TLS, `api.DOMAIN` and `PORT-SANDBOX.DOMAIN`, as E2B's own
+//! service is reached.
+
+use std::{collections::HashMap, fs, net::TcpListener, path::Path, process::Command};
+
+use crate::{
+    server::{Key, Server},
+    suites,
+};
+
+/// A certificate for a domain and all below it, by an authority of its own.
+fn certificate(dir: &Path, domain: &str) {
+    let openssl = |arguments: &[&str]| {
+        let output = Command::new("openssl")
+            .args(arguments)
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+    };
+    let key = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ];
+    let authority = [
+        "req",
+        "-x509",
+        "-subj",
+        "/CN=authority",
+        "-days",
+        "2",
+        "-keyout",
+        "ca.key",
+        "-out",
+        "ca.pem",
+        "-addext",
+        "basicConstraints=critical,CA:TRUE",
+    ];
+    openssl(&[&authority[..], &key[..]].concat());
+    let request = [
+        "req",
+        "-subj",
+        "/CN=sandboxes",
+        "-keyout",
+        "key.pem",
+        "-out",
+        "request.pem",
+    ];
+    openssl(&[&request[..], &key[..]].concat());
+    let names =
+        format!("subjectAltName=DNS:{domain},DNS:*.{domain}\nextendedKeyUsage=serverAuth\n");
+    fs::write(dir.join("names"), names).unwrap();
+    openssl(&[
+        "x509",
+        "-req",
+        "-in",
+        "request.pem",
+        "-CA",
+        "ca.pem",
+        "-CAkey",
+        "ca.key",
+        "-CAcreateserial",
+        "-days",
+        "2",
+        "-extfile",
+        "names",
+        "-out",
+        "leaf.pem",
+    ]);
+    let chain = ["leaf.pem", "ca.pem"].map(|name| fs::read_to_string(dir.join(name)).unwrap());
+    fs::write(dir.join("chain.pem"), chain.concat()).unwrap();
+}
+
+/// A port that was free a moment ago: the domain names it, so it must be known before.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn a_domain_is_all_that_the_sdks_need() {
+    let dir = tempfile::tempdir().unwrap();
+    certificate(dir.path(), "sandboxes.test");
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let port = free_port();
+    let domain = format!("sandboxes.test:{port}");
+    let server = Server::start(&[
+        ("SANDBOX_E2B_LISTEN", &format!("127.0.0.1:{port}")),
+        ("SANDBOX_E2B_PUBLIC_DOMAIN", &domain),
+        ("SANDBOX_E2B_TLS_CERT", &path("chain.pem")),
+        ("SANDBOX_E2B_TLS_KEY", &path("key.pem")),
+    ]);
+    assert_eq!(server.e2b, format!("https://127.0.0.1:{port}"));
+    // Names of sandboxes come and go; the cases add them to a file that only they see.
+    fs::write(
+        dir.path().join("hosts"),
+        "127.0.0.1 localhost api.sandboxes.test\n",
+    )
+    .unwrap();
+    let around: HashMap<String, String> = [
+        ("E2B_DOMAIN", domain),
+        ("E2B_API_KEY", server.key("acme", Key::E2b)),
+        ("E2B_TEST_HOSTS", path("hosts")),
+        ("SSL_CERT_FILE", path("ca.pem")),
+        ("NODE_EXTRA_CA_CERTS", path("ca.pem")),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into();
+    suites::python("domain", &around, &[]).all_of(8);
+    suites::javascript("domain", &around).all_of(2);
+}
