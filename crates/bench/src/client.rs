@@ -12,7 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, StatusCode, Uri,
     client::conn::http1::{SendRequest, handshake},
-    header::{CONTENT_TYPE, HOST},
+    header::{CONTENT_TYPE, HOST, HeaderMap},
 };
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
@@ -26,6 +26,8 @@ pub struct Client {
     url: Uri,
     connection: SendRequest<Full<Bytes>>,
     used: Instant,
+    /// Of every request, in the place of those that it would have.
+    pub headers: HeaderMap,
 }
 
 async fn connect(url: &Uri) -> Result<SendRequest<Full<Bytes>>> {
@@ -51,6 +53,7 @@ impl Client {
             url,
             connection,
             used: Instant::now(),
+            headers: HeaderMap::new(),
         })
     }
 
@@ -63,7 +66,10 @@ impl Client {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, "application/json");
         }
-        let request = request.body(Full::new(body))?;
+        let mut request = request.body(Full::new(body))?;
+        for (name, value) in &self.headers {
+            request.headers_mut().insert(name, value.clone());
+        }
         // The service closes one that is idle for long, maybe while the request is on its way.
         if self.used.elapsed() > IDLE || self.connection.ready().await.is_err() {
             self.connection = connect(&self.url).await?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     results::{Measure, Row},
-    scenarios::{Scenario, calls, clients, files, fresh, many, plot, search},
+    scenarios::{Scenario, calls, clients, e2b, files, fresh, many, plot, search},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub enum Rule {
     Within(f64),
     /// Of the yardstick's calls per second, or more.
     TimesThroughput(f64),
-    /// In the amount's unit.
+    /// In the amount's unit, or milliseconds of the median.
     Under(f64),
 }
 
@@ -46,7 +46,7 @@ const fn goal(scenario: Scenario, ours: &'static str, rule: Rule, yardstick: &'s
     }
 }
 
-pub const GOALS: [Goal; 15] = [
+pub const GOALS: [Goal; 17] = [
     goal(
         Scenario::Calls,
         calls::EXECUTE,
@@ -127,6 +127,8 @@ pub const GOALS: [Goal; 15] = [
     ),
     goal(Scenario::Many, many::MEMORY, Rule::Under(3.0 * 1024.0), ""),
     goal(Scenario::Many, many::POOLED, Rule::Under(5.0), ""),
+    goal(Scenario::E2b, e2b::SDK, Rule::Under(60.0), ""),
+    goal(Scenario::E2b, e2b::COMMAND, Rule::Within(1.0), e2b::BASH),
 ];
 
 impl Goal {
@@ -157,6 +159,9 @@ impl Rule {
         match (self, ours, yardstick) {
             (Self::Under(most), Measure::Amount { value, unit }, _) => {
                 Some((format!("{value:.1} {unit}"), *value < most))
+            }
+            (Self::Under(most), Measure::Latency(ours), _) => {
+                Some((format!("{:.1} ms", ours.p50_ms), ours.p50_ms < most))
             }
             (rule, Measure::Latency(ours), Some(Measure::Latency(theirs))) => {
                 let (ours, theirs) = (ours.p50_ms, theirs.p50_ms);
@@ -225,6 +230,13 @@ mod tests {
         let goal = goal(Scenario::Many, many::POOLED, Rule::Under(5.0), "");
         let rows = [4.9, 5.0].map(|mb| Row::amount("test", many::POOLED, mb, "MB"));
         let reached = rows.map(|it| goal.judge(&[it]).reached);
+        assert_eq!(reached, [Some(true), Some(false)]);
+    }
+
+    #[test]
+    fn a_median_may_have_a_limit_of_its_own() {
+        let goal = goal(Scenario::E2b, e2b::SDK, Rule::Under(60.0), "");
+        let reached = [59, 60].map(|ms| goal.judge(&[latency(e2b::SDK, ms)]).reached);
         assert_eq!(reached, [Some(true), Some(false)]);
     }
 

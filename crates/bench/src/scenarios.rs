@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod clients;
+pub mod e2b;
 pub mod files;
 pub mod fresh;
 pub mod many;
@@ -28,6 +29,8 @@ pub enum Scenario {
     Clients,
     /// 1,000 sessions, and what one takes
     Many,
+    /// E2B's SDK, and a command through its API
+    E2b,
 }
 
 impl Scenario {
@@ -40,6 +43,7 @@ impl Scenario {
             Self::Search => search::run(bench).await,
             Self::Clients => clients::run(bench).await,
             Self::Many => many::run(bench).await,
+            Self::E2b => e2b::run(bench).await,
         }
     }
 }

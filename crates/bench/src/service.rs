@@ -26,6 +26,8 @@ const USERS: u32 = 4000;
 pub struct Listener {
     process: Child,
     pub url: String,
+    /// Empty where it does not listen for E2B's clients.
+    e2b_url: String,
 }
 
 impl Listener {
@@ -33,12 +35,20 @@ impl Listener {
     pub fn start(command: &mut Command) -> Result<Self> {
         let mut process = command.stdout(Stdio::piped()).spawn()?;
         let stdout = process.stdout.take().ok_or("no stdout")?;
-        let url = BufReader::new(stdout)
-            .lines()
-            .map_while(std::result::Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
-            .unwrap_or_default();
-        let listener = Self { process, url };
+        let mut listener = Self {
+            process,
+            url: String::new(),
+            e2b_url: String::new(),
+        };
+        let lines = BufReader::new(stdout).lines();
+        for line in lines.map_while(std::result::Result::ok) {
+            if let Some(url) = line.strip_prefix("e2b on ") {
+                url.clone_into(&mut listener.e2b_url);
+            } else if let Some(url) = line.strip_prefix("listening on ") {
+                url.clone_into(&mut listener.url);
+                break;
+            }
+        }
         match listener.url.is_empty() {
             true => Err("it ended before it listened".into()),
             false => Ok(listener),
@@ -96,6 +106,10 @@ impl Service {
 
     pub fn url(&self) -> &str {
         &self.listener.url
+    }
+
+    pub fn e2b_url(&self) -> &str {
+        &self.listener.e2b_url
     }
 
     pub async fn client(&self) -> Result<Client> {

@@ -36,12 +36,13 @@ impl Jupyter {
     }
 }
 
-fn quiet(command: &mut Command) -> Result<()> {
+/// A step of an installation.
+pub(super) fn quiet(command: &mut Command) -> Result<()> {
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.trim().lines().last().unwrap_or_default();
-    Err(format!("ipykernel cannot be installed: {last:.300}").into())
+    Err(format!("what is measured against cannot be installed: {last:.300}").into())
 }
