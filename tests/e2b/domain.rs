@@ -1,7 +1,14 @@
 //! The SDKs by a domain alone: TLS, `api.DOMAIN` and `PORT-SANDBOX.DOMAIN`, as E2B's own
 //! service is reached.
 
-use std::{collections::HashMap, fs, net::TcpListener, path::Path, process::Command};
+use std::{
+    collections::HashMap,
+    fs,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
+    path::Path,
+    process::Command,
+    thread,
+};
 
 use crate::{
     server::{Key, Server},
@@ -81,8 +88,41 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
+/// A name server at an address of its own on loopback, for which every name is this machine.
+fn name_server() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let address = Ipv4Addr::new(127, 53, high, low.max(1));
+    let socket = UdpSocket::bind((address, 53)).unwrap();
+    thread::spawn(move || {
+        let mut question = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut question) {
+            let _ = socket.send_to(&resolved(&question[..length]), from);
+        }
+    });
+    address
+}
+
+/// RFC 1035, 4.1: the question again, and for an A record 127.0.0.1.
+fn resolved(query: &[u8]) -> Vec<u8> {
+    // Labels, each with its length before it, up to an empty one.
+    let name = query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
+    let question = &query[12..12 + name + 4];
+    let is_a = question[name..name + 2] == [0, 1];
+    let head = [0x81, 0x80, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0];
+    let mut answer = [&query[..2], &head, question].concat();
+    if is_a {
+        // Its name is that of the question; class IN, a second to live, four bytes.
+        answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, 127, 0, 0, 1]);
+    }
+    answer
+}
+
 #[test]
 fn a_domain_is_all_that_the_sdks_need() {
+    if !rustix::process::getuid().is_root() {
+        eprintln!("SKIPPED: a name server, and a resolver that asks it, take root");
+        return;
+    }
     let dir = tempfile::tempdir().unwrap();
     certificate(dir.path(), "sandboxes.test");
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -95,16 +135,12 @@ fn a_domain_is_all_that_the_sdks_need() {
         ("SANDBOX_E2B_TLS_KEY", &path("key.pem")),
     ]);
     assert_eq!(server.e2b, format!("https://127.0.0.1:{port}"));
-    // Names of sandboxes come and go; the cases add them to a file that only they see.
-    fs::write(
-        dir.path().join("hosts"),
-        "127.0.0.1 localhost api.sandboxes.test\n",
-    )
-    .unwrap();
+    let resolver = format!("nameserver {}\noptions timeout:2\n", name_server());
+    fs::write(dir.path().join("resolv.conf"), resolver).unwrap();
     let around: HashMap<String, String> = [
         ("E2B_DOMAIN", domain),
         ("E2B_API_KEY", server.key("acme", Key::E2b)),
-        ("E2B_TEST_HOSTS", path("hosts")),
+        ("E2B_TEST_RESOLVER", path("resolv.conf")),
         ("SSL_CERT_FILE", path("ca.pem")),
         ("NODE_EXTRA_CA_CERTS", path("ca.pem")),
     ]

@@ -153,17 +153,15 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Has the names of hosts from `E2B_TEST_HOSTS`, when that is there, in a mount namespace of
-/// its own. Nothing of E2B's that the caller has in its environment is passed on.
+/// Has the resolver of `E2B_TEST_RESOLVER`, when that is there, in a mount namespace of its
+/// own: the SDKs ask servers for names, each in its own way. Nothing of E2B's that the caller has in its environment is passed on.
 fn program(program: &Path, around: &HashMap<String, String>) -> Command {
-    let mut command = if around.contains_key("E2B_TEST_HOSTS") {
+    let mut command = if around.contains_key("E2B_TEST_RESOLVER") {
         let mut command = Command::new("unshare");
-        command.arg("--mount");
-        if !rustix::process::getuid().is_root() {
-            command.arg("--map-root-user");
-        }
-        let line = "mount --bind \"$E2B_TEST_HOSTS\" /etc/hosts && exec \"$@\"";
-        command.args(["sh", "-c", line, "sh"]).arg(program);
+        let line = "mount --bind \"$E2B_TEST_RESOLVER\" /etc/resolv.conf && exec \"$@\"";
+        command
+            .args(["--mount", "sh", "-c", line, "sh"])
+            .arg(program);
         command
     } else {
         Command::new(program)

@@ -1,5 +1,4 @@
-"""The service is known by its domain alone. Names of hosts are in a file that only these
-cases and their SDKs see as /etc/hosts."""
+"""The service is known by its domain alone, which a name server of these cases resolves."""
 
 import os
 import ssl
@@ -14,17 +13,9 @@ def anyio_backend():
     return "asyncio"
 
 
-def named(sandbox, *ports):
-    """Makes the names of a sandbox known."""
-    with open(os.environ["E2B_TEST_HOSTS"], "a") as hosts:
-        for port in (49983, 49999, *ports):
-            hosts.write(f"127.0.0.1 {sandbox.get_host(port).split(':')[0]}\n")
-    return sandbox
-
-
 @pytest.fixture(scope="module")
 def sbx():
-    sandbox = named(Sandbox.create(timeout=300), 3000)
+    sandbox = Sandbox.create(timeout=300)
     yield sandbox
     sandbox.kill()
 

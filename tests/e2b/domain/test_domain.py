@@ -4,7 +4,7 @@ import os
 import time
 
 import pytest
-from conftest import named, trusted
+from conftest import trusted
 from e2b import AsyncSandbox, SandboxNotFoundException, TimeoutException
 from e2b_code_interpreter import Sandbox
 from websockets.sync.client import connect
@@ -105,9 +105,6 @@ def test_a_server_inside_has_its_name(served, web):
 
 
 def test_names_of_nobody(sbx, web):
-    with open(os.environ["E2B_TEST_HOSTS"], "a") as hosts:
-        for name in ["3000-inobody", "x-y-z", "3999-" + sbx.sandbox_id]:
-            hosts.write(f"127.0.0.1 {name}.{DOMAIN.split(':')[0]}\n")
     gone = web.get(f"https://3000-inobody.{DOMAIN}/")
     assert (gone.status_code, gone.json()["message"]) == (502, "The sandbox was not found")
     closed = web.get(f"https://3999-{sbx.sandbox_id}.{DOMAIN}/")
@@ -116,7 +113,7 @@ def test_names_of_nobody(sbx, web):
 
 
 def test_a_sandbox_that_ends():
-    sandbox = named(Sandbox.create(timeout=100))
+    sandbox = Sandbox.create(timeout=100)
     assert sandbox.is_running()
     sandbox.kill()
     assert not sandbox.is_running()
@@ -128,7 +125,7 @@ def test_a_sandbox_that_ends():
 
 @pytest.mark.anyio
 async def test_the_asynchronous_one():
-    sandbox = named(await AsyncSandbox.create(timeout=100))
+    sandbox = await AsyncSandbox.create(timeout=100)
     assert (await sandbox.commands.run("echo on")).stdout == "on\n"
     assert await sandbox.pause() is True
     again = await AsyncSandbox.connect(sandbox.sandbox_id, timeout=100)
