@@ -1,10 +1,10 @@
 //! A service of the bench's own, and what is asked of it.
 
 use std::{
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Lines},
     os::unix::fs::PermissionsExt as _,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
@@ -25,9 +25,8 @@ const USERS: u32 = 4000;
 /// Ends with its value.
 pub struct Listener {
     process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
     pub url: String,
-    /// Empty where it does not listen for E2B's clients.
-    e2b_url: String,
 }
 
 impl Listener {
@@ -37,22 +36,19 @@ impl Listener {
         let stdout = process.stdout.take().ok_or("no stdout")?;
         let mut listener = Self {
             process,
+            lines: BufReader::new(stdout).lines(),
             url: String::new(),
-            e2b_url: String::new(),
         };
-        let lines = BufReader::new(stdout).lines();
-        for line in lines.map_while(std::result::Result::ok) {
-            if let Some(url) = line.strip_prefix("e2b on ") {
-                url.clone_into(&mut listener.e2b_url);
-            } else if let Some(url) = line.strip_prefix("listening on ") {
-                url.clone_into(&mut listener.url);
-                break;
-            }
-        }
-        match listener.url.is_empty() {
-            true => Err("it ended before it listened".into()),
-            false => Ok(listener),
-        }
+        listener.url = listener.says("listening on ")?;
+        Ok(listener)
+    }
+
+    /// The rest of the next line that begins like this.
+    fn says(&mut self, prefix: &str) -> Result<String> {
+        let mut lines = self.lines.by_ref().map_while(std::result::Result::ok);
+        lines
+            .find_map(|line| line.strip_prefix(prefix).map(str::to_owned))
+            .ok_or_else(|| "it ended before it listened".into())
     }
 }
 
@@ -68,6 +64,7 @@ impl Drop for Listener {
 pub struct Service {
     listener: Listener,
     backend: String,
+    e2b_url: String,
     _state: TempDir,
 }
 
@@ -79,7 +76,7 @@ impl Service {
             .prefix("sandbox-bench-")
             .permissions(std::fs::Permissions::from_mode(0o711))
             .tempdir()?;
-        let listener = Listener::start(
+        let mut listener = Listener::start(
             Command::new(program)
                 .arg("serve")
                 .env("SANDBOX_STATE_DIR", state.path())
@@ -93,8 +90,13 @@ impl Service {
         )
         .map_err(|error| format!("{} does not start: {error}", program.display()))?;
         let backend = settings.iter().find(|it| it.0 == "SANDBOX_BACKEND");
+        let e2b_url = match settings.iter().any(|it| it.0 == "SANDBOX_E2B_LISTEN") {
+            true => listener.says("e2b on ")?,
+            false => String::new(),
+        };
         Ok(Self {
             listener,
+            e2b_url,
             backend: backend.map_or("local", |it| it.1).to_owned(),
             _state: state,
         })
@@ -108,8 +110,9 @@ impl Service {
         &self.listener.url
     }
 
+    /// Empty where E2B's clients are not listened for.
     pub fn e2b_url(&self) -> &str {
-        &self.listener.e2b_url
+        &self.e2b_url
     }
 
     pub async fn client(&self) -> Result<Client> {
