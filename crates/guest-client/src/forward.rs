@@ -1,5 +1,7 @@
 //! Requests of the public contract, passed on as they are.
 
+use std::time::Duration;
+
 use connectrpc::client::{ClientBody, ClientTransport as _};
 use http::{Method, Request, Response, Uri, header};
 use hyper::body::Incoming;
@@ -16,6 +18,9 @@ const OF_A_CONNECTION: [header::HeaderName; 6] = [
     header::UPGRADE,
     header::HeaderName::from_static("keep-alive"),
 ];
+
+/// How long after a request's error that of its connection is known, at the latest.
+const END_OF_CONNECTION: Duration = Duration::from_millis(100);
 
 /// Whether the public contract has the route for callers. `/init` is for who made
 /// the sandbox, and the rest of the guest's routes are ours.
@@ -58,7 +63,22 @@ impl GuestClient {
         for name in &OF_A_CONNECTION {
             request.headers_mut().remove(name);
         }
-        self.transport.send(request).await.map_err(lost)
+        match self.transport.send(request).await {
+            Ok(response) => Ok(response),
+            Err(error) if self.ends_now().await => Err(lost(error)),
+            Err(error) => {
+                let ended = Error::new(ErrorCode::InvalidRequest, "the request did not end");
+                Err(ended.with_source(error))
+            }
+        }
+    }
+
+    /// Whether it is the connection that ended, and not one request of it, whose client
+    /// went away. The two are told apart by nothing in the error.
+    async fn ends_now(&self) -> bool {
+        tokio::time::timeout(END_OF_CONNECTION, self.closed())
+            .await
+            .is_ok()
     }
 }
 
