@@ -57,11 +57,12 @@ fn small(around: &mut HashMap<String, String>) -> Server {
     server
 }
 
-/// Room for the suites' sandboxes.
-const ROOM: [(&str, &str); 3] = [
+/// Room for the suites' sandboxes, and names for them.
+const ROOM: [(&str, &str); 4] = [
     ("SANDBOX_MAX_SESSIONS", "200"),
     ("SANDBOX_TENANT_MAX_SESSIONS", "200"),
     ("SANDBOX_TENANT_RUNS", "64"),
+    ("SANDBOX_E2B_PUBLIC_DOMAIN", "sandboxes.test"),
 ];
 
 fn docker(host: &str) -> Vec<(&str, &str)> {

@@ -46,7 +46,8 @@ test('unicode of every kind', async () => {
   const text = 'ä漢😀 a\u2028b\u2029c\u0085d\u000b\u001c \ufeff'
   const execution = await sbx.runCode(`text = ${JSON.stringify(text)}\nprint(text * 3000)\ntext`)
   assert.equal(execution.logs.stdout.join(''), text.repeat(3000) + '\n')
-  assert.equal(execution.text, text)
+  const shown = await sbx.runCode('class It:\n    def __repr__(self): return text\nIt()')
+  assert.equal(shown.text, text)
 })
 
 test('results have every form', async () => {

@@ -40,7 +40,7 @@ test('a killed sandbox is gone', async () => {
   assert.equal(await sbx.kill(), false)
   await assert.rejects(sbx.getInfo(), SandboxNotFoundError)
   await assert.rejects(Sandbox.connect(sbx.sandboxId), SandboxNotFoundError)
-  await assert.rejects(sbx.commands.run('true'), TimeoutError)
+  await assert.rejects(sbx.commands.run('true'), SandboxNotFoundError)
   await assert.rejects(sbx.files.read('x'), TimeoutError)
 })
 
@@ -70,7 +70,7 @@ test('a pause keeps files and processes', async () => {
     assert.equal(await sbx.pause(), true)
     assert.equal(await sbx.pause(), false)
     assert.equal((await sbx.getInfo()).state, 'paused')
-    await assert.rejects(sbx.commands.run('true'), TimeoutError)
+    await assert.rejects(sbx.commands.run('true'), SandboxNotFoundError)
     const again = await Sandbox.connect(sbx.sandboxId, { timeoutMs: 100_000 })
     assert.equal(await again.files.read('kept'), 'here')
     assert.ok((await again.commands.list()).some((it) => it.pid === handle.pid))
