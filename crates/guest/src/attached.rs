@@ -26,13 +26,13 @@ use tokio::{
 };
 
 pub(crate) struct Attached {
-    input: Heard,
+    input: Heard<pipe::Receiver>,
     output: pipe::Sender,
     /// Without a word from the service for so long, there is none any more.
     alone: Option<Duration>,
 }
 
-pub(crate) type Connection<'a> = Join<&'a mut Heard, &'a mut pipe::Sender>;
+pub(crate) type Connection<'a> = Join<&'a mut Heard<pipe::Receiver>, &'a mut pipe::Sender>;
 
 impl Attached {
     pub fn new(input: pipe::Receiver, output: pipe::Sender, alone: Option<Duration>) -> Self {
@@ -49,7 +49,7 @@ impl Attached {
         serve: impl AsyncFn(Connection<'_>) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut takeover = signal(SignalKind::from_raw(SIGNAL))?;
-        let clock = self.input.clock.clone();
+        let clock = self.input.clock();
         loop {
             tokio::select! {
                 ended = serve(tokio::io::join(&mut self.input, &mut self.output)) => return ended,
@@ -64,7 +64,7 @@ impl Attached {
     }
 }
 
-fn nobody() -> io::Error {
+pub(crate) fn nobody() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "no service is attached any more")
 }
 
@@ -95,18 +95,18 @@ async fn hand_over(
 }
 
 /// Input that knows when something last came.
-pub(crate) struct Heard {
-    input: pipe::Receiver,
+pub(crate) struct Heard<R> {
+    input: R,
     clock: std::rc::Rc<Clock>,
 }
 
-struct Clock {
+pub(crate) struct Clock {
     start: Instant,
     heard_ms: AtomicU64,
 }
 
-impl Heard {
-    fn new(input: pipe::Receiver) -> Self {
+impl<R> Heard<R> {
+    pub fn new(input: R) -> Self {
         Self {
             input,
             clock: std::rc::Rc::new(Clock {
@@ -115,6 +115,10 @@ impl Heard {
             }),
         }
     }
+
+    pub fn clock(&self) -> std::rc::Rc<Clock> {
+        std::rc::Rc::clone(&self.clock)
+    }
 }
 
 impl Clock {
@@ -122,7 +126,7 @@ impl Clock {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    async fn silent_for(&self, limit: Option<Duration>) {
+    pub async fn silent_for(&self, limit: Option<Duration>) {
         let Some(limit) = limit else {
             return std::future::pending().await;
         };
@@ -137,7 +141,7 @@ impl Clock {
     }
 }
 
-impl AsyncRead for Heard {
+impl<R: AsyncRead + Unpin> AsyncRead for Heard<R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -8,6 +8,7 @@
 mod archive;
 mod artifacts;
 mod attached;
+mod beside;
 mod blocking;
 mod cgroup;
 mod code;
@@ -16,6 +17,7 @@ mod disk;
 mod display;
 mod error;
 mod filesystem;
+mod listen;
 mod mounts;
 mod own_folder;
 mod path;
@@ -36,10 +38,12 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use lexopt::{Arg, ValueExt as _};
 use serde::{Deserialize, Serialize};
+use serve::Door;
 use state::Guest;
 use warm::Preload;
 
 const USAGE: &str = "usage: sandbox-guest serve --workspace DIR [--alone-seconds N] [--disk-bytes N] [--file-bytes N] [--nproc N] [--data-bytes N] [--python-preload MODULES] [--templates]
+       sandbox-guest listen --port N --workspace DIR [the same options]
        sandbox-guest supervise";
 
 /// Resource limits that are put on user programs, never on the guest itself.
@@ -64,6 +68,8 @@ enum Mode {
         preload: Option<Preload>,
         /// Standard output is where to ask for warm interpreters.
         templates: bool,
+        /// Where to listen, instead of the connection on standard input.
+        port: Option<u16>,
     },
     Supervise,
 }
@@ -75,6 +81,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
     let mut disk_bytes = None;
     let mut preload = None;
     let mut templates = false;
+    let mut port = None;
     let mode = match parser.next()? {
         Some(Arg::Value(mode)) => mode.string()?,
         Some(other) => return Err(other.unexpected()),
@@ -93,6 +100,7 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
                 preload = Some(Preload::new(modules.map(str::to_owned)));
             }
             Arg::Long("templates") => templates = true,
+            Arg::Long("port") => port = Some(parser.value()?.parse()?),
             Arg::Long("file-bytes") => limits.file_bytes = Some(parser.value()?.parse()?),
             Arg::Long("nproc") => limits.nproc = Some(parser.value()?.parse()?),
             Arg::Long("data-bytes") => limits.data_bytes = Some(parser.value()?.parse()?),
@@ -100,13 +108,19 @@ fn parse(mut parser: lexopt::Parser) -> Result<(Mode, UserLimits), lexopt::Error
         }
     }
     let mode = match mode.as_str() {
-        "serve" => Mode::Serve {
-            workspace: workspace.ok_or("--workspace is missing")?,
-            alone,
-            disk_bytes,
-            preload,
-            templates,
-        },
+        "serve" | "listen" => {
+            if (mode == "listen") != port.is_some() {
+                return Err("--port goes with `listen`".into());
+            }
+            Mode::Serve {
+                workspace: workspace.ok_or("--workspace is missing")?,
+                alone,
+                disk_bytes,
+                preload,
+                templates,
+                port,
+            }
+        }
         "supervise" => Mode::Supervise,
         _ => return Err(format!("`{mode}` is not a mode").into()),
     };
@@ -128,9 +142,10 @@ fn main() -> ExitCode {
             disk_bytes,
             preload,
             templates,
+            port,
         } => {
             let guest = Guest::new(workspace, disk_bytes, templates);
-            serve::serve(guest, limits, alone, preload)
+            serve::serve(guest, limits, Door { port, alone }, preload)
         }
         Mode::Supervise => supervise::supervise(),
     };

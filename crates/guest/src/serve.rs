@@ -24,9 +24,11 @@ use tower::Service as _;
 use crate::{
     UserLimits,
     attached::Attached,
+    beside::Beside,
     code::CodeService,
     contexts::ContextService,
     filesystem::FilesystemService,
+    listen::Listening,
     process::ProcessService,
     reaper::Reaper,
     rest,
@@ -54,7 +56,7 @@ const FILE_THREADS: usize = 4;
 pub(crate) fn serve(
     guest: Guest,
     limits: UserLimits,
-    alone: Option<Duration>,
+    door: Door,
     preload: Option<Preload>,
 ) -> io::Result<()> {
     // User programs may run as the same user: nothing of ours is theirs to read.
@@ -68,7 +70,8 @@ pub(crate) fn serve(
         .thread_keep_alive(Duration::from_secs(365 * 24 * 3600))
         .build()?;
     runtime.block_on(async {
-        let connection = take_connection(alone)?;
+        let beside = Beside::init()?;
+        let connection = door.open().await?;
         guest.templates.take()?;
         // One thread exists from the start, so that files can be read and
         // removed when a program has taken every process slot.
@@ -78,13 +81,24 @@ pub(crate) fn serve(
         tokio::spawn(Arc::clone(&guest.disk).watch());
         let warm = preload.map(|preload| Warm::start(Arc::clone(&guest), starter.clone(), preload));
         let services = Services::new(guest, starter, warm.transpose()?);
-        match connection {
-            Connection::Socket(socket) => services.serve(socket).await,
-            Connection::Attached(attached) => {
-                attached
-                    .serve(async |connection| services.serve(connection).await)
-                    .await
+        let serving = async {
+            match connection {
+                Connection::Socket(socket) => services.serve(socket).await,
+                Connection::Attached(attached) => {
+                    attached
+                        .serve(async |connection| services.serve(connection).await)
+                        .await
+                }
+                Connection::Listening(listening) => {
+                    listening
+                        .serve(async |connection| services.serve(connection).await)
+                        .await
+                }
             }
+        };
+        match beside {
+            None => serving.await,
+            Some(beside) => beside.until_told(serving).await,
         }
     })
 }
@@ -92,6 +106,26 @@ pub(crate) fn serve(
 enum Connection {
     Socket(UnixStream),
     Attached(Attached),
+    Listening(Listening),
+}
+
+/// Where the connection comes from.
+pub(crate) struct Door {
+    /// A port of the sandbox; `None`: the standard streams.
+    pub port: Option<u16>,
+    /// How long the guest goes on without a service.
+    pub alone: Option<Duration>,
+}
+
+impl Door {
+    async fn open(self) -> io::Result<Connection> {
+        match self.port {
+            Some(port) => Ok(Connection::Listening(
+                Listening::start(port, self.alone).await?,
+            )),
+            None => take_connection(self.alone),
+        }
+    }
 }
 
 /// Takes the connection from the standard streams, where no program can inherit it.

@@ -13,6 +13,7 @@ mod generated {
     include!("generated/mod.rs");
 }
 
+pub mod listen;
 pub mod takeover;
 
 pub use generated::{filesystem, process, sandbox};

@@ -319,6 +319,8 @@ impl Running {
             // A supervisor that was stopped, or a fork bomb that outruns it:
             // every process of the sandbox at once, but for this one.
             let _ = kill_process_group(Pid::INIT, Signal::KILL);
+        } else {
+            tree::signal_descendants(rustix::process::getpid().as_raw_pid(), Signal::KILL);
         }
         tokio::time::timeout(END_LIMIT, self.ended())
             .await
