@@ -72,8 +72,7 @@ impl Slots {
     /// Which of E2B's it is, without an end to its rest.
     pub async fn theirs(&self, id: &SandboxId) -> Option<Theirs> {
         let slot = Arc::clone(&self.entries().get(id)?.slot);
-        let theirs = slot.lock().await.theirs.clone();
-        theirs
+        slot.lock().await.theirs.clone()
     }
 
     /// One that is there since before this service; what is known better stays.
