@@ -395,6 +395,8 @@ impl Backend for DockerBackend {
             Capability::Exec,
             Capability::Files,
             Capability::PersistentWorkspace,
+            Capability::Limits,
+            Capability::Init,
             Capability::Images,
         ]);
         if self.config.python_preload.is_some() {

@@ -333,6 +333,8 @@ impl Backend for LocalBackend {
             Capability::Exec,
             Capability::Files,
             Capability::PersistentWorkspace,
+            Capability::Limits,
+            Capability::Init,
         ]);
         if self.config.python_preload.is_some() {
             capabilities.insert(Capability::WarmPython);

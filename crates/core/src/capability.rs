@@ -16,6 +16,10 @@ pub enum Capability {
     PersistentWorkspace,
     /// A paused sandbox keeps its processes.
     Freeze,
+    /// Gives each sandbox limits of its own; else all have the operator's.
+    Limits,
+    /// The guest is a sandbox's init: no program ends it.
+    Init,
     /// Forks runs of Python from an interpreter that has started.
     WarmPython,
     /// Lets a sandbox reach the network.

@@ -3,12 +3,16 @@
 use std::{error::Error, sync::Arc, time::Duration};
 
 use backend_docker::{DockerBackend, DockerConfig, Gpu, PullPolicy};
+use backend_e2b::E2bBackend;
 use backend_local::{LocalBackend, LocalConfig, PythonTemplate};
 use futures::future::BoxFuture;
 use sandbox_backend::Backend;
 use tracing::warn;
 
-use crate::settings::{DockerPull, Settings};
+use crate::{
+    e2b_backend,
+    settings::{DockerPull, Settings},
+};
 
 const SANDBOX_START_LIMIT: Duration = Duration::from_secs(10);
 /// The network that every Docker daemon has.
@@ -31,6 +35,17 @@ pub fn choose(settings: &Settings, owner: &str) -> Result<Chosen> {
             begin: Box::pin(async move {
                 if let Err(error) = backend.warm_up().await {
                     warn!("no sandbox can be made yet: {}", error.detail());
+                }
+            }),
+        });
+    }
+    if settings.backend == "e2b" {
+        let backend = E2bBackend::new(e2b_backend::config(settings, owner)?)?;
+        return Ok(Chosen {
+            backend: Arc::clone(&backend) as _,
+            begin: Box::pin(async move {
+                for problem in backend.check().await.problems {
+                    warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
                 }
             }),
         });

@@ -3,16 +3,23 @@
 use std::error::Error;
 
 use backend_docker::DockerBackend;
-use sandbox_backend::Backend as _;
+use backend_e2b::E2bBackend;
+use sandbox_backend::Backend;
 
 use crate::{
     backend::{docker_config, local_config},
+    e2b_backend,
     settings::Settings,
 };
 
 pub fn doctor(settings: &Settings) -> Result<(), Box<dyn Error>> {
     if settings.backend == "docker" {
-        return docker(settings);
+        let backend = DockerBackend::new(docker_config(settings, "doctor"));
+        return ask(backend.as_ref(), "the Docker daemon");
+    }
+    if settings.backend == "e2b" {
+        let backend = E2bBackend::new(e2b_backend::config(settings, "doctor")?)?;
+        return ask(backend.as_ref(), "the E2B server");
     }
     let findings = backend_local::diagnose(&local_config(settings)?);
     let mut broken = 0;
@@ -30,9 +37,8 @@ pub fn doctor(settings: &Settings) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Asks the daemon; it makes nothing there.
-fn docker(settings: &Settings) -> Result<(), Box<dyn Error>> {
-    let backend = DockerBackend::new(docker_config(settings, "doctor"));
+/// Asks who makes the sandboxes; nothing is made there.
+fn ask(backend: &dyn Backend, who: &str) -> Result<(), Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -42,7 +48,7 @@ fn docker(settings: &Settings) -> Result<(), Box<dyn Error>> {
     }
     match readiness.problems.len() {
         0 => {
-            println!("ok   the Docker daemon can make sandboxes");
+            println!("ok   {who} can make sandboxes");
             Ok(())
         }
         n => Err(format!("{n} checks did not pass").into()),

@@ -6,6 +6,7 @@ mod cli;
 mod docker_gate;
 mod doctor;
 mod e2b;
+mod e2b_backend;
 mod e2b_secret;
 mod health;
 mod keys;

@@ -284,7 +284,7 @@ fn own_name(settings: &Settings) -> Result<String> {
     }
 }
 
-fn usual_spec(settings: &Settings) -> SandboxSpec {
+pub fn usual_spec(settings: &Settings) -> SandboxSpec {
     SandboxSpec {
         limits: Limits {
             memory: settings.mem_limit,

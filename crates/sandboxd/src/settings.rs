@@ -15,15 +15,22 @@ use figment::{
 use sandbox_core::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use crate::{auth, cli::Options};
+use crate::{auth, cli::Options, e2b_backend};
 
 const ENV_PREFIX: &str = "SANDBOX_";
 /// Other names of a variable, and the key that each sets.
-const ENV_ALIASES: [(&str, &str); 2] = [
+const ENV_ALIASES: [(&str, &str); 9] = [
     ("SANDBOX_TYPE", "backend"),
     ("DATABASE_URL", "database_url"),
+    ("E2B_API_KEY", "e2b_api_key"),
+    ("E2B_DOMAIN", "e2b_domain"),
+    ("E2B_API_URL", "e2b_api_url"),
+    ("E2B_SANDBOX_URL", "e2b_sandbox_url"),
+    ("E2B_TEMPLATE", "e2b_template"),
+    ("E2B_ALLOW_INTERNET_ACCESS", "e2b_allow_internet_access"),
+    ("E2B_SECURE_ACCESS", "e2b_secure_access"),
 ];
-const SECRETS: [&str; 2] = ["jwt_secret", "e2b_token_secret"];
+const SECRETS: [&str; 3] = ["jwt_secret", "e2b_token_secret", "e2b_api_key"];
 
 /// Every setting; `config/sandboxd.toml` says what each means.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +131,25 @@ pub struct Settings {
     pub docker_network: String,
     pub gpu_enabled: bool,
     pub gpu_network_enabled: bool,
+
+    pub e2b_api_key: String,
+    pub e2b_domain: String,
+    pub e2b_api_url: String,
+    pub e2b_sandbox_url: String,
+    pub e2b_template: String,
+    pub e2b_allow_internet_access: bool,
+    pub e2b_secure_access: bool,
+    pub e2b_door: E2bDoor,
+}
+
+/// How guests in sandboxes of an E2B server are reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum E2bDoor {
+    Auto,
+    Port,
+    Command,
+    Envd,
 }
 
 /// What a template of the E2B API stands for; what it does not say is as usual.
@@ -248,6 +274,14 @@ impl Default for Settings {
             docker_network: String::new(),
             gpu_enabled: false,
             gpu_network_enabled: false,
+            e2b_api_key: String::new(),
+            e2b_domain: "e2b.app".into(),
+            e2b_api_url: String::new(),
+            e2b_sandbox_url: String::new(),
+            e2b_template: "base".into(),
+            e2b_allow_internet_access: false,
+            e2b_secure_access: true,
+            e2b_door: E2bDoor::Auto,
         }
     }
 }
@@ -471,8 +505,11 @@ impl Settings {
                 problem: problem.into(),
             })
         };
-        if !["local", "docker"].contains(&self.backend.as_str()) {
-            return invalid("backend", "this version has the backends local and docker");
+        if !["local", "docker", "e2b"].contains(&self.backend.as_str()) {
+            return invalid(
+                "backend",
+                "this version has the backends local, docker and e2b",
+            );
         }
         if self.pool_size > self.max_sessions {
             return invalid("pool_size", "it is larger than max_sessions");
@@ -506,6 +543,7 @@ impl Settings {
         }
         auth::check(self)?;
         self.check_e2b_api()?;
+        e2b_backend::check(self)?;
         if !(self.database_url.is_empty() || sandbox_store::is_known(&self.database_url)) {
             return invalid(
                 "database_url",
@@ -827,6 +865,17 @@ mod tests {
                 "https://collector",
                 "bad value for `otlp_endpoint`",
             ),
+            ("SANDBOX_BACKEND", "e2b", "bad value for `e2b_api_key`"),
+            (
+                "SANDBOX_E2B_DOOR",
+                "window",
+                "bad value for `e2b_door` in environment",
+            ),
+            (
+                "E2B_SECURE_ACCESS",
+                "perhaps",
+                "bad value for `e2b_secure_access` in environment (E2B_SECURE_ACCESS)",
+            ),
             ("DATABASE_URL", "mysql://x", "bad value for `database_url`"),
             ("DATABASE_URL", "sqlite:", "bad value for `database_url`"),
         ] {
@@ -871,6 +920,33 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn an_e2b_server_is_named_well_and_its_key_not_shown() {
+        let key = ("E2B_API_KEY", "e2b_0123456789");
+        let backend = ("SANDBOX_BACKEND", "e2b");
+        let loaded = load_with(&[backend, key]).unwrap();
+        assert_eq!(loaded.settings.e2b_domain, "e2b.app");
+        assert!(!loaded.report().contains("0123456789"));
+        for (name, value, expected) in [
+            ("E2B_DOMAIN", "a/b", "bad value for `e2b_domain`"),
+            ("E2B_TEMPLATE", "", "bad value for `e2b_template`"),
+            (
+                "E2B_API_URL",
+                "http://e2b.example.com",
+                "bad value for `e2b_api_url`: https is needed",
+            ),
+            ("E2B_SANDBOX_URL", "e2b", "bad value for `e2b_sandbox_url`"),
+            ("E2B_API_KEY", "a b", "bad value for `e2b_api_key`"),
+        ] {
+            let error = load_with(&[backend, key, (name, value)]).err().unwrap();
+            assert!(error.to_string().starts_with(expected), "{error}");
+            // The SDKs of E2B may have their variables beside another backend.
+            assert!(load_with(&[key, (name, value)]).is_ok(), "{name}");
+        }
+        let own = ("E2B_API_URL", "http://127.0.0.1:8081");
+        assert!(load_with(&[backend, key, own]).is_ok());
     }
 
     #[test]

@@ -2,21 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use sandbox_core::{ByteSize, ErrorCode, Limits, SandboxSpec, Termination};
+use sandbox_core::{ByteSize, Capability, ErrorCode, Limits, SandboxSpec, Termination};
 
 use super::cases;
 use crate::bed::{Bed, code, python, until};
 
 cases! {
-    memory: "a program that takes too much memory is killed, and that is told";
-    memory_of_all: "the memory limit is of all processes together";
-    processes: "processes beyond the limit cannot be made, and the sandbox answers on";
-    processors: "a sandbox gets no more of the processors than its share";
-    file_size: "a file cannot be larger than the disk limit";
-    workspace_size: "a workspace that is full takes no more, and can be emptied";
-    tmp_size: "/tmp and /dev/shm are no larger than their limit";
+    memory: "a program that takes too much memory is killed, and that is told" [Limits];
+    memory_of_all: "the memory limit is of all processes together" [Limits];
+    processes: "processes beyond the limit cannot be made, and the sandbox answers on" [Limits];
+    processors: "a sandbox gets no more of the processors than its share" [Limits];
+    file_size: "a file cannot be larger than the disk limit" [Limits];
+    workspace_size: "a workspace that is full takes no more, and can be emptied" [Limits];
+    tmp_size: "/tmp and /dev/shm are no larger than their limit" [Limits];
     usage: "what a sandbox uses is told";
     adapted: "a sandbox that was made ahead is given other limits and an environment";
+    refused: "limits of its own are refused to a sandbox that cannot have them";
 }
 
 fn limits(change: impl FnOnce(&mut Limits)) -> Limits {
@@ -169,4 +170,24 @@ async fn adapted(bed: Bed) {
         ..SandboxSpec::default()
     };
     assert!(!sandbox.place.suits(&other_tmp));
+}
+
+async fn refused(bed: Bed) {
+    if bed.backend.capabilities().contains(&Capability::Limits) {
+        return;
+    }
+    for limits in [
+        limits(|it| it.memory = ByteSize::mib(96)),
+        limits(|it| it.cpus = 8.0),
+        limits(|it| it.disk = ByteSize::mib(8)),
+    ] {
+        let spec = SandboxSpec {
+            limits,
+            ..SandboxSpec::default()
+        };
+        let id = bed.id();
+        let made = bed.start_as(&id, &spec).await;
+        assert_eq!(code(made), ErrorCode::Unsupported.as_str());
+        assert!(!bed.has_workspace(&id).await);
+    }
 }

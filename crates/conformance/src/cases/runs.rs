@@ -22,7 +22,7 @@ cases! {
     output_limit: "output beyond the limit is cut, counted and does not block";
     output_speed: "a hundred megabytes of output pass";
     at_once: "runs in one sandbox go on at the same time";
-    kill_all: "a program that kills all it can kills only itself";
+    kill_all: "a program that kills all it can kills only itself" [Init];
     python_runs: "Python runs, with threads and processes";
     contexts: "an interpreter stays alive between runs, is interrupted, and ends with what it started";
 }

@@ -14,8 +14,8 @@ cases! {
     confined: "a forked program is confined as one that was started" [WarmPython];
     unseen: "no program can look into what it is forked from" [WarmPython];
     ended: "the end of a forked program is the end of all it started" [WarmPython];
-    memory: "a forked program that takes too much memory is killed, and the next is not" [WarmPython];
-    full: "a full workspace is full for forked programs too, and only as long" [WarmPython];
+    memory: "a forked program that takes too much memory is killed, and the next is not" [WarmPython, Limits];
+    full: "a full workspace is full for forked programs too, and only as long" [WarmPython, Limits];
 }
 
 fn python(source: &str) -> RunRequest {
