@@ -12,6 +12,7 @@ mod contexts;
 mod created;
 mod docker;
 mod document;
+mod e2b_backend;
 mod executions;
 mod files;
 mod hostile;

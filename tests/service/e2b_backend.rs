@@ -1,0 +1,171 @@
+//! Our backend for E2B's sandboxes, with our own API of E2B as its server.
+
+use std::{net::TcpListener, sync::Arc};
+
+use backend_e2b::{Door, E2bBackend, E2bConfig, Secret, Servers};
+use sandbox_backend::Backend as _;
+use sandbox_conformance::{cases, run, table};
+use serde_json::json;
+
+use crate::support::{Service, until};
+
+const KEY: &str = "e2b_00112233445566778899aabbccddeeff00112233";
+
+/// The service that has the sandboxes, and where its API of E2B is: the same after a
+/// restart.
+pub struct Server {
+    pub service: Service,
+    pub origin: String,
+}
+
+impl Server {
+    pub fn start(settings: &[(&str, &str)]) -> Self {
+        let address = {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap().to_string()
+        };
+        let mut all = vec![("SANDBOX_E2B_LISTEN", address.as_str())];
+        all.extend(settings);
+        Self {
+            service: Service::start_with(&all),
+            origin: format!("http://{address}"),
+        }
+    }
+
+    /// A service whose sandboxes are those of this one.
+    pub fn client(&self, settings: &[(&str, &str)]) -> Service {
+        let mut all = vec![
+            ("SANDBOX_BACKEND", "e2b"),
+            ("E2B_API_KEY", KEY),
+            ("E2B_API_URL", &self.origin),
+            ("E2B_SANDBOX_URL", &self.origin),
+        ];
+        all.extend(settings);
+        Service::start_with(&all)
+    }
+
+    fn sandboxes(&self) -> usize {
+        let sessions = self.service.get("/sessions").body;
+        sessions["sessions"].as_array().unwrap().len()
+    }
+}
+
+/// Every case that applies, on the real guest in a sandbox of the real service.
+fn conforms(door: Door, at_least: usize) {
+    let server = Server::start(&[]);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let at = Some(server.origin.as_str());
+    let servers = Servers::new("e2b.app", at, at).unwrap();
+    let config = E2bConfig {
+        door,
+        python_preload: (door != Door::Envd).then(Vec::new),
+        ..E2bConfig::new(
+            Secret::new(KEY),
+            servers,
+            "conformance",
+            Secret::new("a secret"),
+            guest_binary::GUEST.into(),
+        )
+    };
+    let backend = E2bBackend::new(config).unwrap();
+    let report = runtime.block_on(run(Arc::clone(&backend) as _));
+    println!("{}", table(std::slice::from_ref(&report)));
+    let failures = report.failures();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    assert!(report.held() >= at_least, "{report:?}");
+    assert_eq!(report.outcomes.len(), cases().len());
+    // Nothing of all that is left, here or there.
+    assert_eq!(runtime.block_on(backend.list()).unwrap(), []);
+    runtime.block_on(backend.close());
+    assert_eq!(server.sandboxes(), 0);
+}
+
+#[test]
+fn the_conformance_suite_passes_through_a_port() {
+    conforms(Door::Port, 45);
+}
+
+#[test]
+fn the_conformance_suite_passes_through_a_command() {
+    conforms(Door::Command, 45);
+}
+
+#[test]
+fn a_service_runs_code_in_sandboxes_of_another() {
+    let server = Server::start(&[]);
+    let service = server.client(&[]);
+    assert_eq!(service.python("print(6 * 7)").stdout(), "42\n");
+    assert_eq!(
+        service.bash("echo $HOME; pwd").stdout(),
+        "/workspace\n/workspace\n"
+    );
+    let written = service.post(
+        "/write",
+        json!({"session_id": "s", "path": "a/b.txt", "content": "hello"}),
+    );
+    assert_eq!(written.status, 200, "{}", written.body);
+    assert_eq!(service.bash("cat a/b.txt").stdout(), "hello");
+    assert_eq!(server.sandboxes(), 1);
+    let backends = service.get("/backends").body;
+    let enforcement = &backends["backends"][0]["enforcement"];
+    assert_eq!(enforcement["guest"], "port", "{backends}");
+    assert_eq!(service.delete("/sessions/default/s").status, 204);
+    assert_eq!(server.sandboxes(), 0);
+}
+
+#[test]
+fn a_service_that_was_killed_finds_its_sandboxes_with_what_runs_in_them() {
+    let server = Server::start(&[]);
+    let mut service = server.client(&[]);
+    let pid = service.bash("echo kept > f; sleep 600 >/dev/null 2>&1 & echo $!");
+    let pid = pid.stdout().trim().to_owned();
+    service.restart();
+    let again = service.bash(&format!("cat f; kill -0 {pid} && echo lives"));
+    assert_eq!(again.stdout(), "kept\nlives\n");
+    assert_eq!(server.sandboxes(), 1);
+}
+
+#[test]
+fn an_orderly_stop_pauses_and_the_next_start_resumes() {
+    let server = Server::start(&[]);
+    let mut service = server.client(&[]);
+    service.bash("echo kept > f; sleep 600 >/dev/null 2>&1 &");
+    service.terminate();
+    assert!(service.wait().success());
+    let sessions = server.service.get("/sessions").body;
+    assert_eq!(sessions["sessions"][0]["state"], "paused", "{sessions}");
+    service.restart();
+    assert_eq!(service.bash("cat f; pgrep sleep").body["stdout"], "kept\n");
+    assert_eq!(server.sandboxes(), 1);
+}
+
+#[test]
+fn a_server_that_was_killed_costs_a_sandbox_its_processes_alone() {
+    let mut server = Server::start(&[]);
+    let service = server.client(&[]);
+    assert_eq!(service.bash("echo kept > f").status, 200);
+    server.service.restart();
+    until("the session has a sandbox again", || {
+        service.bash("cat f").body["stdout"] == "kept\n"
+    });
+    assert_eq!(server.sandboxes(), 1);
+}
+
+#[test]
+fn a_server_that_is_away_is_told_as_such() {
+    let mut server = Server::start(&[]);
+    let service = server.client(&[]);
+    server.service.kill();
+    let refused = service.bash("true");
+    assert_eq!(
+        (refused.status, refused.code()),
+        (503, "backend_unavailable")
+    );
+    assert!(!refused.header("retry-after").is_empty());
+    let ready = service.get("/readyz");
+    assert_eq!(ready.status, 503);
+    assert!(!ready.body.to_string().contains(KEY));
+}
