@@ -8,9 +8,10 @@ use std::{
 };
 
 use connectrpc::ConnectError;
+use rustix::process::Pid;
 use sandbox_wire::sandbox::v1::{UsageRequest, UsageResponse};
 
-use crate::{blocking::Caller, cgroup};
+use crate::{beside, blocking::Caller, cgroup};
 
 /// A larger workspace is counted in part, and said to be.
 const TIME: Duration = Duration::from_millis(500);
@@ -24,7 +25,10 @@ pub(crate) fn usage(
     _: &UsageRequest,
     caller: &Caller,
 ) -> Result<UsageResponse, ConnectError> {
-    let place = cgroup::used();
+    let place = match rustix::process::getpid() == Pid::INIT {
+        true => cgroup::used(),
+        false => beside::used(),
+    };
     let used = measure(workspace, TIME, || caller.is_gone()).used;
     caller.check()?;
     Ok(UsageResponse {
