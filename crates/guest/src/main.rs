@@ -15,12 +15,10 @@ mod code;
 mod contexts;
 mod disk;
 mod display;
-mod error;
 mod filesystem;
 mod listen;
 mod mounts;
 mod own_folder;
-mod path;
 mod ports;
 mod process;
 mod reaper;
@@ -36,6 +34,7 @@ mod workspace;
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
+use guest_parts::{error, path};
 use lexopt::{Arg, ValueExt as _};
 use serde::{Deserialize, Serialize};
 use serve::Door;

@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-pub(crate) const NAME: &str = ".sandbox";
+pub(crate) use guest_parts::OWN_FOLDER as NAME;
 
 const DIR: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)

@@ -10,15 +10,15 @@ use std::{
 
 use connectrpc::ConnectError;
 use futures::{Stream, stream};
+use guest_parts::archive::{
+    compression::Packed,
+    pipe::{self, Output},
+};
 use rustix::fs::OFlags;
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{Compression, ExportRequest, ExportResponse};
 use tar::{Builder, EntryType, Header};
 
-use super::{
-    compression::Packed,
-    pipe::{self, Output},
-};
 use crate::{
     blocking::blocking,
     error::{error, from_io, not_regular},

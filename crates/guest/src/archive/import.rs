@@ -1,33 +1,28 @@
 //! An archive into the workspace: all of it, or nothing.
 
 use std::{
-    cell::Cell,
     fs::{self, OpenOptions, Permissions},
     io::{self, Read},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    rc::Rc,
     sync::Arc,
 };
 
 use connectrpc::{ConnectError, InboundStream};
 use futures::StreamExt as _;
+use guest_parts::archive::{
+    pipe::{self, Input},
+    unpack::{self, Stage, broken},
+};
 use rustix::fs::OFlags;
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{
-    __buffa::oneof::import_request::Part, Compression, ImportRequest, ImportResponse, ImportStart,
+    __buffa::oneof::import_request::Part, ImportRequest, ImportResponse, ImportStart,
 };
-use tar::{Archive, Entry, EntryType};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use super::{
-    compression::unpacked,
-    invalid,
-    merge::merge,
-    pipe::{self, Input},
-    plan::{Plan, Planned, link_target, shown},
-};
+use super::merge::merge;
 use crate::{
     error::{error, from_io},
     own_folder, path,
@@ -35,8 +30,6 @@ use crate::{
     workspace::remove::remove_all,
 };
 
-/// Of what stands between two files' contents: headers, long names, attributes.
-const HEADER_BYTES: u64 = 64 * 1024;
 const BUFFER_BYTES: usize = 64 * 1024;
 
 pub(crate) async fn import(
@@ -126,32 +119,8 @@ fn unpack(
             "the path is in the service's own folder",
         ));
     }
-    let staging = Staging::make(workspace).map_err(|cause| from_io(&cause, "the workspace"))?;
-    let compression = start
-        .compression
-        .as_known()
-        .unwrap_or(Compression::COMPRESSION_NONE);
-    let (plan, done) = {
-        let reader = unpacked(compression, &mut input).map_err(|cause| broken(&cause))?;
-        let allowed = Allowance::default();
-        let mut unpacking = Unpacking {
-            plan: Plan::new(into == workspace),
-            staged: staging.unpacked(),
-            left: start.max_bytes,
-            max_bytes: start.max_bytes,
-            entries_left: start.max_entries,
-            done: ImportResponse::default(),
-            allowed: allowed.clone(),
-        };
-        unpacking.all(Limited {
-            inner: reader,
-            allowed,
-        })?;
-        (unpacking.plan, unpacking.done)
-    };
-    // Also what comes after the archive's end: a client that was cut off is one
-    // whose archive may have been longer.
-    input.drain().map_err(|cause| broken(&cause))?;
+    let mut staging = Staging::make(workspace).map_err(|cause| from_io(&cause, "the workspace"))?;
+    let (plan, done) = unpack::unpack(start, into == workspace, &mut input, &mut staging)?;
     merge(
         workspace,
         &plan,
@@ -162,181 +131,36 @@ fn unpack(
     Ok(done)
 }
 
-/// How much may be read now; so neither a header nor what is packed has no end.
-#[derive(Clone, Default)]
-struct Allowance(Rc<Cell<u64>>);
-
-struct Limited<R> {
-    inner: R,
-    allowed: Allowance,
-}
-
-impl<R: Read> Read for Limited<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let allowed = self.allowed.0.get();
-        if allowed == 0 && !buffer.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a header is too long",
-            ));
+impl Staging {
+    /// Where a file is made, with the folders that it is in and without what was there.
+    fn place(&self, path: &Path) -> io::Result<PathBuf> {
+        let place = self.unpacked().join(path);
+        match fs::remove_file(&place) {
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => {}
+            removed => removed?,
         }
-        let size = usize::try_from(allowed)
-            .unwrap_or(usize::MAX)
-            .min(buffer.len());
-        let read = self.inner.read(&mut buffer[..size])?;
-        self.allowed.0.set(allowed - read as u64);
-        Ok(read)
+        if let Some(parent) = place.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        Ok(place)
     }
 }
 
-struct Unpacking {
-    plan: Plan,
-    staged: PathBuf,
-    left: u64,
-    max_bytes: u64,
-    entries_left: u32,
-    done: ImportResponse,
-    allowed: Allowance,
-}
-
-impl Unpacking {
-    fn all<R: Read>(&mut self, reader: Limited<R>) -> Result<(), ConnectError> {
-        let mut archive = Archive::new(reader);
-        let mut entries = archive.entries().map_err(|cause| broken(&cause))?;
-        loop {
-            self.allowed.0.set(HEADER_BYTES);
-            let Some(entry) = entries.next() else {
-                return Ok(());
-            };
-            let mut entry = entry.map_err(|cause| broken(&cause))?;
-            self.entries_left = self
-                .entries_left
-                .checked_sub(1)
-                .ok_or_else(|| too_large("the archive has too many entries"))?;
-            // With what fills its last block.
-            self.allowed
-                .0
-                .set(entry.size().saturating_add(HEADER_BYTES));
-            self.one(&mut entry)?;
-        }
+impl Stage for Staging {
+    fn folder(&mut self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(self.unpacked().join(path))
     }
 
-    fn one<R: Read>(&mut self, entry: &mut Entry<'_, R>) -> Result<(), ConnectError> {
-        let kind = entry.header().entry_type();
-        let raw = entry.path_bytes().into_owned();
-        let size = entry.size();
-        self.left = self.left.checked_sub(size).ok_or_else(|| {
-            too_large(&format!(
-                "the archive has more than {} bytes",
-                self.max_bytes
-            ))
-        })?;
-        if matches!(kind, EntryType::XGlobalHeader) {
-            return pass_over(entry);
-        }
-        check_kind(entry, &raw)?;
-        let Some(path) = self.plan.path(&raw)? else {
-            return pass_over(entry);
-        };
-        let place = self.staged.join(&path);
-        let mode = entry.header().mode().unwrap_or(0o644) & 0o777;
-        let fail = |cause: io::Error| from_io(&cause, &shown(&raw));
-        match kind {
-            EntryType::Directory if path.as_os_str().is_empty() => {}
-            _ if path.as_os_str().is_empty() => {
-                return Err(invalid("an entry that is no folder has no name"));
-            }
-            EntryType::Directory => {
-                self.plan.add(&path, Planned::Folder(Some(mode)))?;
-                fs::create_dir_all(&place).map_err(fail)?;
-            }
-            EntryType::Symlink => {
-                let target = entry.link_name_bytes().unwrap_or_default();
-                let target = link_target(&path, &target)?;
-                self.plan.add(&path, Planned::Link(target))?;
-            }
-            EntryType::Link => {
-                let target = entry.link_name_bytes().unwrap_or_default();
-                let target = self.plan.path(&target)?;
-                let target = target.filter(|target| self.plan.is_file(target));
-                let target = target.ok_or_else(|| {
-                    let shown = shown(&raw);
-                    invalid(format!("`{shown}` is a link to no file that is before it"))
-                })?;
-                if target == path {
-                    return Ok(());
-                }
-                self.make_way(&path)?;
-                fs::hard_link(self.staged.join(target), &place).map_err(fail)?;
-                self.done.written += 1;
-            }
-            _ => {
-                self.make_way(&path)?;
-                let written = write(entry, &place, mode).map_err(|cause| match cause.kind() {
-                    io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::InvalidData
-                    | io::ErrorKind::ConnectionAborted => broken(&cause),
-                    _ => fail(cause),
-                })?;
-                if written != size {
-                    return Err(invalid("the archive ends before its time"));
-                }
-                self.done.written += 1;
-                self.done.bytes += written;
-            }
-        }
-        Ok(())
+    fn file(&mut self, path: &Path, mode: u32, _: u64, content: &mut dyn Read) -> io::Result<u64> {
+        write(content, &self.place(path)?, mode)
     }
 
-    /// For a file; one of the same name that came before gives way.
-    fn make_way(&mut self, path: &Path) -> Result<(), ConnectError> {
-        let place = self.staged.join(path);
-        let is_new = self.plan.add(path, Planned::File)?;
-        let made = match (is_new, place.parent()) {
-            (false, _) => {
-                self.done.written -= 1;
-                fs::remove_file(&place)
-            }
-            (true, Some(parent)) => fs::create_dir_all(parent),
-            (true, None) => Ok(()),
-        };
-        made.map_err(|cause| from_io(&cause, &path.to_string_lossy()))
+    fn same_file(&mut self, path: &Path, earlier: &Path) -> io::Result<()> {
+        fs::hard_link(self.unpacked().join(earlier), self.place(path)?)
     }
 }
 
-/// Reads what is not unpacked, while so much may be read.
-fn pass_over<R: Read>(entry: &mut Entry<'_, R>) -> Result<(), ConnectError> {
-    io::copy(entry, &mut io::sink())
-        .map(drop)
-        .map_err(|cause| broken(&cause))
-}
-
-/// Files, folders and links; nothing that a program could wait at or break out by.
-fn check_kind<R: Read>(entry: &mut Entry<'_, R>, raw: &[u8]) -> Result<(), ConnectError> {
-    let refused = |what: &str| Err(invalid(format!("`{}` is {what}", shown(raw))));
-    match entry.header().entry_type() {
-        EntryType::Regular | EntryType::Continuous => {}
-        EntryType::Directory | EntryType::Symlink | EntryType::Link => {
-            if entry.size() > 0 {
-                return refused("a folder or a link with content");
-            }
-        }
-        EntryType::Char | EntryType::Block => return refused("a device"),
-        EntryType::Fifo => return refused("a FIFO"),
-        EntryType::GNUSparse => return refused("a sparse file"),
-        _ => return refused("of a kind that is not taken"),
-    }
-    let attributes = entry.pax_extensions().map_err(|cause| broken(&cause))?;
-    for attribute in attributes.into_iter().flatten() {
-        let attribute = attribute.map_err(|cause| broken(&cause))?;
-        if attribute.key_bytes().starts_with(b"GNU.sparse.") {
-            return refused("a sparse file");
-        }
-    }
-    Ok(())
-}
-
-fn write<R: Read>(entry: &mut Entry<'_, R>, place: &Path, mode: u32) -> io::Result<u64> {
+fn write(content: &mut dyn Read, place: &Path, mode: u32) -> io::Result<u64> {
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -346,7 +170,7 @@ fn write<R: Read>(entry: &mut Entry<'_, R>, place: &Path, mode: u32) -> io::Resu
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut written = 0;
     loop {
-        let read = entry.read(&mut buffer)?;
+        let read = content.read(&mut buffer)?;
         if read == 0 {
             break;
         }
@@ -355,22 +179,4 @@ fn write<R: Read>(entry: &mut Entry<'_, R>, place: &Path, mode: u32) -> io::Resu
     }
     file.set_permissions(Permissions::from_mode(mode))?;
     Ok(written)
-}
-
-fn too_large(detail: &str) -> ConnectError {
-    error(ErrorCode::TooLarge, detail)
-}
-
-/// What a reader of archives says; its words are about the archive alone.
-fn broken(cause: &io::Error) -> ConnectError {
-    match cause.kind() {
-        io::ErrorKind::ConnectionAborted => {
-            error(ErrorCode::InvalidRequest, "the archive was broken off")
-        }
-        io::ErrorKind::OutOfMemory => from_io(cause, "the archive"),
-        _ => invalid(format!(
-            "the archive cannot be read: {}",
-            shown(cause.to_string().as_bytes())
-        )),
-    }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use connectrpc::ConnectError;
+use guest_parts::archive::plan::{Plan, Planned};
 
-use super::plan::{Plan, Planned};
 use crate::{
     error::{from_io, is_a_directory},
     path,

@@ -4,12 +4,9 @@
 //! entry checked before it is written, and moved into place when all of it is
 //! there. Until then nothing has changed.
 
-mod compression;
 mod export;
 mod import;
 mod merge;
-mod pipe;
-mod plan;
 
 use std::{io, sync::Arc, thread};
 
@@ -58,8 +55,4 @@ impl Archives {
             .map(drop)
             .map_err(|cause: io::Error| crate::error::from_io(&cause, "the archive"))
     }
-}
-
-fn invalid(detail: impl Into<String>) -> ConnectError {
-    error(ErrorCode::InvalidArchive, detail)
 }

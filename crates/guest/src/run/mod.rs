@@ -20,15 +20,15 @@ use std::{
 use connectrpc::ConnectError;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use sandbox_core::ErrorCode;
-use sandbox_wire::sandbox::v1::RunResponse;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
-    sync::{Mutex, mpsc, oneshot},
+    sync::{Mutex, oneshot},
 };
 
 pub(crate) use build::Build;
 pub(crate) use capture::{Earlier, Sink, Wanted, discard, follow_on, read_all};
+pub(crate) use guest_parts::output::EventSender;
 pub(crate) use pipes::{input_pipe, null_input, null_output, output_pipe};
 pub(crate) use script::ScriptFile;
 pub(crate) use spill::Spilling;
@@ -47,8 +47,6 @@ use crate::{
     },
     warm::Forked,
 };
-
-pub(crate) type EventSender = mpsc::Sender<Result<RunResponse, ConnectError>>;
 
 /// How long a supervisor may take to say that its program has started.
 const START_LIMIT: Duration = Duration::from_secs(10);

@@ -2,8 +2,6 @@
 
 mod glob;
 mod grep;
-mod ignored;
-mod matches;
 mod walk;
 
 use std::{
@@ -13,18 +11,10 @@ use std::{
 };
 
 use connectrpc::{ConnectError, RequestContext, Response, ServiceRequest, ServiceResult};
-use sandbox_core::ErrorCode;
+use guest_parts::search::Limit;
 use sandbox_wire::sandbox::v1::{GlobRequest, GlobResponse, GrepRequest, GrepResponse, Search};
 
-use crate::{
-    blocking::{Caller, blocking},
-    error::error,
-    state::Guest,
-};
-
-const MAX_GLOB_BYTES: usize = 4096;
-/// Braces within braces; `globset` recurses into them without a bound.
-const MAX_GLOB_DEPTH: usize = 16;
+use crate::{blocking::blocking, state::Guest};
 
 pub(crate) struct SearchService(Arc<Guest>);
 
@@ -42,49 +32,12 @@ impl SearchService {
         let until = Instant::now() + Duration::from_millis(timeout_ms.into());
         let guest = Arc::clone(&self.0);
         let answer = blocking(move |caller| {
-            let limit = Limit { until, caller };
+            let is_pointless = || caller.is_gone();
+            let limit = Limit::new(until, &is_pointless);
             search(&guest.workspace, &request, &limit)
         });
         Response::ok(answer.await?)
     }
-}
-
-/// When a search must end.
-struct Limit<'a> {
-    until: Instant,
-    caller: &'a Caller,
-}
-
-impl Limit<'_> {
-    fn reached(&self) -> bool {
-        self.caller.is_gone() || Instant::now() >= self.until
-    }
-}
-
-fn invalid_pattern(cause: impl ToString) -> ConnectError {
-    error(ErrorCode::InvalidPattern, cause.to_string())
-}
-
-fn is_too_complex(glob: &str) -> bool {
-    let mut depth = 0_usize;
-    let deepest = glob.bytes().fold(0, |deepest: usize, byte| {
-        match byte {
-            b'{' => depth += 1,
-            b'}' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest.max(depth)
-    });
-    glob.len() > MAX_GLOB_BYTES || deepest > MAX_GLOB_DEPTH
-}
-
-fn check_glob(glob: &str) -> Result<(), ConnectError> {
-    if is_too_complex(glob) {
-        return Err(invalid_pattern(
-            "the glob is longer than 4096 bytes, or its braces are nested too deep",
-        ));
-    }
-    Ok(())
 }
 
 impl Search for SearchService {

@@ -2,15 +2,20 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, FileType},
+    fs::{self, FileType, OpenOptions},
+    io::Read as _,
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     vec,
 };
 
+use guest_parts::search::{
+    Limit,
+    ignored::{self, Ignored, MAX_FILE_BYTES},
+};
 use ignore::overrides::Override;
 
-use super::{Limit, ignored::Ignored};
+use crate::workspace::open::open;
 
 /// Names that are held at once; of a folder with more only so many are seen.
 const MAX_NAMES: usize = 500_000;
@@ -44,10 +49,12 @@ pub(super) struct Found {
 
 impl<'a> Walk<'a> {
     pub fn new(workspace: &Path, root: PathBuf, choice: Choice, limit: &'a Limit<'a>) -> Self {
-        let ignored = match choice.no_ignore {
-            true => Ignored::default(),
-            false => Ignored::above(workspace, &root),
-        };
+        let mut ignored = Ignored::default();
+        if !choice.no_ignore {
+            for folder in ignored::above(workspace, &root) {
+                enter(&mut ignored, folder);
+            }
+        }
         let mut walk = Self {
             limit,
             choice,
@@ -87,13 +94,32 @@ impl<'a> Walk<'a> {
         names.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.names_held += names.len();
         if !self.choice.no_ignore {
-            self.ignored.enter(&path);
+            enter(&mut self.ignored, &path);
         }
         self.folders.push(Folder {
             path,
             names: names.into_iter(),
         });
     }
+}
+
+fn enter(ignored: &mut Ignored, dir: &Path) {
+    ignored.enter(
+        dir,
+        &read(&dir.join(".ignore")),
+        &read(&dir.join(".gitignore")),
+    );
+}
+
+/// Empty where there is no such file.
+fn read(path: &Path) -> Vec<u8> {
+    let mut text = Vec::new();
+    if let Ok((file, found)) = open(path, OpenOptions::new().read(true), "")
+        && found.len() <= MAX_FILE_BYTES
+    {
+        let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut text);
+    }
+    text
 }
 
 impl Iterator for Walk<'_> {

@@ -1,6 +1,5 @@
 //! The service `sandbox.v1.Workspace`.
 
-mod lines;
 pub(crate) mod open;
 pub(crate) mod read;
 pub(crate) mod remove;

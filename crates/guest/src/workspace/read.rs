@@ -9,13 +9,11 @@ use std::{
 
 use buffa_types::google::protobuf::Timestamp;
 use connectrpc::ConnectError;
+use guest_parts::lines::{Wanted, read_page};
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{FileInfo, ReadBytesRequest, ReadLinesRequest, ReadLinesResponse};
 
-use super::{
-    lines::{Wanted, read_page},
-    open::open,
-};
+use super::open::open;
 use crate::{
     blocking::{Caller, blocking},
     error::{error, from_io},

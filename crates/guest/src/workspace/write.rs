@@ -8,7 +8,7 @@ use std::{
 };
 
 use connectrpc::ConnectError;
-use sandbox_core::ErrorCode;
+use guest_parts::edit::{self, MAX_EDIT_BYTES};
 use sandbox_wire::sandbox::v1::{EditRequest, EditResponse, WriteRequest, WriteResponse};
 
 use super::{
@@ -16,12 +16,9 @@ use super::{
     replace::{DEFAULT_MODE, Replacement},
 };
 use crate::{
-    error::{error, from_io, is_a_directory},
+    error::{from_io, is_a_directory},
     path,
 };
-
-/// Largest file that is edited, before and after.
-const MAX_EDIT_BYTES: u64 = 32 * 1024 * 1024;
 
 pub(super) fn write(
     workspace: &Path,
@@ -70,35 +67,15 @@ fn append(path: &Path, request: &WriteRequest, shown: &str) -> Result<(u64, bool
 pub(super) fn edit(workspace: &Path, request: &EditRequest) -> Result<EditResponse, ConnectError> {
     let path = path::in_workspace(workspace, &request.path)?;
     let shown = path::shown(workspace, &path);
-    let (old, new) = (&request.old_string, &request.new_string);
-    if old.is_empty() {
-        return Err(error(ErrorCode::InvalidRequest, "old_string is empty"));
-    }
+    edit::check(request)?;
     let text = read_text(&path, &shown)?;
-    let count = text.matches(old).count();
-    if count == 0 {
-        return Err(error(
-            ErrorCode::NoMatch,
-            format!("old_string is not in `{shown}` (0 matches)"),
-        ));
-    }
-    if count > 1 && !request.replace_all {
-        return Err(error(
-            ErrorCode::SeveralMatches,
-            format!("old_string is in `{shown}` {count} times; make it longer or set replace_all"),
-        ));
-    }
-    // Before it is made: a short text times a long one is more than all memory.
-    let size = (text.len() - count * old.len()) as u64 + count as u64 * new.len() as u64;
-    if size > MAX_EDIT_BYTES {
-        return Err(too_large(&shown));
-    }
+    let (text, replacements) = edit::edited(&text, request, &shown)?;
     let mut replacement = Replacement::create(&path, &shown)?;
-    replacement.write(text.replace(old, new).as_bytes())?;
+    replacement.write(text.as_bytes())?;
     replacement.put(0)?;
     Ok(EditResponse {
         path: shown,
-        replacements: u32::try_from(count).unwrap_or(u32::MAX),
+        replacements,
         ..Default::default()
     })
 }
@@ -106,28 +83,19 @@ pub(super) fn edit(workspace: &Path, request: &EditRequest) -> Result<EditRespon
 fn read_text(path: &Path, shown: &str) -> Result<String, ConnectError> {
     let (file, found) = open(path, OpenOptions::new().read(true), shown)?;
     if found.len() > MAX_EDIT_BYTES {
-        return Err(too_large(shown));
+        return Err(edit::too_large(shown));
     }
     let mut text = String::new();
     let read = file
         .take(MAX_EDIT_BYTES + 1)
         .read_to_string(&mut text)
         .map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::InvalidData => {
-                error(ErrorCode::NotText, format!("`{shown}` is not UTF-8 text"))
-            }
+            std::io::ErrorKind::InvalidData => edit::not_text(shown),
             _ => from_io(&cause, shown),
         })?;
     // It has grown: what was not read would be lost.
     if read as u64 > MAX_EDIT_BYTES {
-        return Err(too_large(shown));
+        return Err(edit::too_large(shown));
     }
     Ok(text)
-}
-
-fn too_large(shown: &str) -> ConnectError {
-    error(
-        ErrorCode::TooLarge,
-        format!("`{shown}` is larger than 32 MiB, or would be"),
-    )
 }

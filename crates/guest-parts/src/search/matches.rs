@@ -14,7 +14,7 @@ const OVERHEAD_BYTES: u64 = 64;
 /// Most matches of one answer, whatever was asked for.
 const MAX_MATCHES: usize = 100_000;
 
-pub(super) struct Matches<'a> {
+pub struct Matches<'a> {
     pub answer: GrepResponse,
     request: &'a GrepRequest,
     output: GrepOutput,
@@ -63,7 +63,7 @@ impl<'a> Matches<'a> {
 }
 
 /// The matches of one file.
-pub(super) struct InFile<'a, 'b> {
+pub struct InFile<'a, 'b> {
     matches: &'a mut Matches<'b>,
     matcher: &'a RegexMatcher,
     path: String,

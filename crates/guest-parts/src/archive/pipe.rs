@@ -12,7 +12,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 type Chunk = Result<Vec<u8>, ConnectError>;
 
 /// What a thread reads, and who fills it.
-pub(super) fn input() -> (mpsc::Sender<Option<Vec<u8>>>, Input) {
+pub fn input() -> (mpsc::Sender<Option<Vec<u8>>>, Input) {
     let (sender, receiver) = mpsc::channel(AHEAD);
     let input = Input {
         receiver,
@@ -24,7 +24,7 @@ pub(super) fn input() -> (mpsc::Sender<Option<Vec<u8>>>, Input) {
 }
 
 /// `None` is the end; without it the stream was broken off.
-pub(super) struct Input {
+pub struct Input {
     receiver: mpsc::Receiver<Option<Vec<u8>>>,
     chunk: Vec<u8>,
     at: usize,
@@ -58,7 +58,7 @@ impl Read for Input {
 }
 
 /// What a thread writes, and who takes it.
-pub(super) fn output() -> (Output, mpsc::Receiver<Chunk>) {
+pub fn output() -> (Output, mpsc::Receiver<Chunk>) {
     let (sender, receiver) = mpsc::channel(AHEAD);
     let output = Output {
         sender,
@@ -67,7 +67,7 @@ pub(super) fn output() -> (Output, mpsc::Receiver<Chunk>) {
     (output, receiver)
 }
 
-pub(super) struct Output {
+pub struct Output {
     sender: mpsc::Sender<Chunk>,
     chunk: Vec<u8>,
 }

@@ -8,7 +8,7 @@ use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::ErrorInfo;
 
 /// An error with the stable code that the HTTP answer shows.
-pub(crate) fn error(code: ErrorCode, message: impl Into<String>) -> ConnectError {
+pub fn error(code: ErrorCode, message: impl Into<String>) -> ConnectError {
     let connect = match code {
         ErrorCode::NotFound | ErrorCode::NotInstalled => Connect::NotFound,
         ErrorCode::AlreadyExists => Connect::AlreadyExists,
@@ -33,7 +33,7 @@ pub(crate) fn error(code: ErrorCode, message: impl Into<String>) -> ConnectError
 }
 
 /// What the kernel said about a path.
-pub(crate) fn from_io(cause: &io::Error, path: &str) -> ConnectError {
+pub fn from_io(cause: &io::Error, path: &str) -> ConnectError {
     use io::ErrorKind as Kind;
     match cause.kind() {
         Kind::NotFound => error(ErrorCode::NotFound, format!("`{path}` does not exist")),
@@ -91,14 +91,14 @@ fn exhausted() -> ConnectError {
     )
 }
 
-pub(crate) fn not_regular(path: &str) -> ConnectError {
+pub fn not_regular(path: &str) -> ConnectError {
     error(
         ErrorCode::NotARegularFile,
         format!("`{path}` is not a regular file"),
     )
 }
 
-pub(crate) fn is_a_directory(path: &str) -> ConnectError {
+pub fn is_a_directory(path: &str) -> ConnectError {
     error(ErrorCode::IsADirectory, format!("`{path}` is a directory"))
 }
 

@@ -64,13 +64,13 @@ fn relative(path: &str) -> Result<PathBuf, ConnectError> {
 }
 
 /// The file that a path in the workspace names.
-pub(crate) fn in_workspace(workspace: &Path, path: &str) -> Result<PathBuf, ConnectError> {
+pub fn in_workspace(workspace: &Path, path: &str) -> Result<PathBuf, ConnectError> {
     Ok(workspace.join(relative(path)?))
 }
 
 /// The file that a path anywhere in the sandbox names; `~` and a relative path
 /// start at the workspace.
-pub(crate) fn in_sandbox(workspace: &Path, path: &str) -> Result<PathBuf, ConnectError> {
+pub fn in_sandbox(workspace: &Path, path: &str) -> Result<PathBuf, ConnectError> {
     check(path)?;
     let path = match path.strip_prefix('~') {
         Some(below) if below.is_empty() || below.starts_with('/') => {
@@ -83,7 +83,7 @@ pub(crate) fn in_sandbox(workspace: &Path, path: &str) -> Result<PathBuf, Connec
 }
 
 /// A path as answers show it: relative to the workspace.
-pub(crate) fn shown(workspace: &Path, path: &Path) -> String {
+pub fn shown(workspace: &Path, path: &Path) -> String {
     match path
         .strip_prefix(workspace)
         .unwrap_or(path)

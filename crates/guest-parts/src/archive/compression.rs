@@ -8,7 +8,7 @@ use sandbox_wire::sandbox::v1::Compression;
 /// Memory that a zstd stream may ask for, as a power of two: 32 MiB.
 const WINDOW_LOG: u32 = 25;
 
-pub(super) fn unpacked<'a>(
+pub fn unpacked<'a>(
     compression: Compression,
     input: impl Read + 'a,
 ) -> io::Result<Box<dyn Read + 'a>> {
@@ -24,7 +24,7 @@ pub(super) fn unpacked<'a>(
 }
 
 /// Packs what is written to it.
-pub(super) enum Packed<W: Write> {
+pub enum Packed<W: Write> {
     Plain(W),
     Gzip(GzEncoder<W>),
     Zstd(zstd::stream::write::Encoder<'static, W>),

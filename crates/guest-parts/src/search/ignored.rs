@@ -1,14 +1,9 @@
 //! What .gitignore and .ignore say.
 //!
-//! They are read here and not by the `ignore` crate, which opens whatever has
+//! The `ignore` crate is given their text and does not read them: it opens whatever has
 //! the name, waits for a FIFO and reads a device to its end.
 
-use std::{
-    ffi::OsStr,
-    fs::OpenOptions,
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use ignore::{
     Match,
@@ -16,9 +11,8 @@ use ignore::{
 };
 
 use super::is_too_complex;
-use crate::workspace::open::open;
-
-const MAX_FILE_BYTES: u64 = 64 * 1024;
+/// A larger file says nothing.
+pub const MAX_FILE_BYTES: u64 = 64 * 1024;
 /// Files that count at once, those of the folder and of the folders above it.
 const MAX_FILES: usize = 64;
 
@@ -32,31 +26,16 @@ struct Rules {
 
 /// The rules of a folder and of those above it.
 #[derive(Default)]
-pub(super) struct Ignored(Vec<Rules>);
+pub struct Ignored(Vec<Rules>);
 
 impl Ignored {
-    /// Reads the rules of the folders from `workspace` down to the one above `dir`.
-    pub fn above(workspace: &Path, dir: &Path) -> Self {
-        let mut ignored = Self::default();
-        let mut folders: Vec<_> = dir
-            .ancestors()
-            .skip(1)
-            .take_while(|folder| folder.starts_with(workspace))
-            .collect();
-        folders.reverse();
-        for folder in folders {
-            ignored.enter(folder);
-        }
-        ignored
-    }
-
-    /// Reads the rules of `dir`, which is below the last folder entered.
-    pub fn enter(&mut self, dir: &Path) {
+    /// Takes the rules of `dir`, which is below the last folder entered: the text of its
+    /// .ignore and of its .gitignore, empty where there is none.
+    pub fn enter(&mut self, dir: &Path, plain: &[u8], git: &[u8]) {
         if self.0.len() >= MAX_FILES {
             return;
         }
-        let plain = read(dir, ".ignore");
-        let git = read(dir, ".gitignore");
+        let (plain, git) = (parse(dir, plain), parse(dir, git));
         if !plain.is_empty() || !git.is_empty() {
             self.0.push(Rules {
                 dir: dir.to_owned(),
@@ -88,20 +67,24 @@ impl Ignored {
     }
 }
 
-/// A file that is none, or that is broken, says nothing.
-fn read(dir: &Path, name: impl AsRef<OsStr>) -> Gitignore {
-    let path = dir.join(name.as_ref());
-    let mut text = Vec::new();
-    if let Ok((file, found)) = open(&path, OpenOptions::new().read(true), "")
-        && found.len() <= MAX_FILE_BYTES
-    {
-        let _ = file.take(MAX_FILE_BYTES).read_to_end(&mut text);
-    }
+/// A line that is broken says nothing.
+fn parse(dir: &Path, text: &[u8]) -> Gitignore {
     let mut rules = GitignoreBuilder::new(dir);
-    for line in String::from_utf8_lossy(&text).lines() {
+    for line in String::from_utf8_lossy(text).lines() {
         if !is_too_complex(line) {
             let _ = rules.add_line(None, line);
         }
     }
     rules.build().unwrap_or_else(|_| Gitignore::empty())
+}
+
+/// The folders whose rules count in `dir` beside its own, the outermost first.
+pub fn above<'a>(workspace: &Path, dir: &'a Path) -> Vec<&'a Path> {
+    let mut folders: Vec<_> = dir
+        .ancestors()
+        .skip(1)
+        .take_while(|folder| folder.starts_with(workspace))
+        .collect();
+    folders.reverse();
+    folders
 }

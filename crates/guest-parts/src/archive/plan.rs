@@ -12,7 +12,7 @@ use std::{
 use connectrpc::ConnectError;
 
 use super::invalid;
-use crate::own_folder;
+use crate::OWN_FOLDER;
 
 const MAX_NAME_BYTES: usize = 255;
 /// Leaves room for where it is unpacked.
@@ -21,7 +21,7 @@ const MAX_PATH_BYTES: usize = 3072;
 const MAX_PATHS_BYTES: usize = 32 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Planned {
+pub enum Planned {
     /// With its mode, if an entry says one.
     Folder(Option<u32>),
     File,
@@ -30,7 +30,7 @@ pub(super) enum Planned {
 
 /// By path; a folder comes before what is in it.
 #[derive(Default)]
-pub(super) struct Plan {
+pub struct Plan {
     entries: BTreeMap<PathBuf, Planned>,
     paths_bytes: usize,
     /// What is unpacked at the top of the workspace must not be the guest's own folder.
@@ -83,7 +83,7 @@ impl Plan {
                 }
             }
         }
-        let is_own = self.at_top && path.starts_with(own_folder::NAME);
+        let is_own = self.at_top && path.starts_with(OWN_FOLDER);
         Ok((!is_own).then_some(path))
     }
 
@@ -137,7 +137,7 @@ impl Plan {
 ///
 /// A `..` after a name could go up from wherever another link leads, so it is
 /// taken only at the start, where the folder is known.
-pub(super) fn link_target(path: &Path, raw: &[u8]) -> Result<PathBuf, ConnectError> {
+pub fn link_target(path: &Path, raw: &[u8]) -> Result<PathBuf, ConnectError> {
     let refused = || {
         let path = shown(path.as_os_str().as_bytes());
         invalid(format!("`{path}` is a link that leaves the archive"))
@@ -162,7 +162,7 @@ pub(super) fn link_target(path: &Path, raw: &[u8]) -> Result<PathBuf, ConnectErr
 }
 
 /// As messages show it: at most a hundred characters.
-pub(super) fn shown(raw: &[u8]) -> String {
+pub fn shown(raw: &[u8]) -> String {
     let text = String::from_utf8_lossy(raw);
     let mut short: String = text.chars().take(100).collect();
     if short.len() < text.len() {

@@ -6,7 +6,7 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Lines of a text.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
+pub struct Page {
     pub content: String,
     /// Lines in `content`, the last of which may be a part.
     pub lines: u64,
@@ -17,7 +17,7 @@ pub(super) struct Page {
 }
 
 /// What is wanted of a text.
-pub(super) struct Wanted {
+pub struct Wanted {
     /// From 1.
     pub offset: u64,
     pub limit: u64,
@@ -26,7 +26,7 @@ pub(super) struct Wanted {
 
 /// Reads all of `input`, to count and to check it, and keeps the page; none
 /// when it is not text. `go_on` is asked again and again.
-pub(super) fn read_page(
+pub fn read_page(
     mut input: impl Read,
     wanted: &Wanted,
     go_on: impl Fn() -> bool,
