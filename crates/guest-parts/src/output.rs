@@ -53,6 +53,11 @@ impl Kept {
         }
     }
 
+    /// How much there was so far.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
     /// What of the stream nobody has seen.
     pub fn dropped(&mut self, bytes: u64) {
         self.dropped = bytes;

@@ -1,0 +1,130 @@
+//! The service `sandbox.v1.Code`: programs run to their end.
+
+mod build;
+mod end;
+mod program;
+mod spill;
+mod steps;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use connectrpc::{
+    ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
+};
+use futures::stream;
+use guest_parts::{error::error, path};
+use sandbox_core::ErrorCode;
+use sandbox_wire::sandbox::v1::{Code, RunRequest, RunResponse};
+
+use crate::state::{State, random};
+use build::Build;
+pub(crate) use end::{Mark, end_all};
+pub(crate) use program::start_error;
+use steps::Run;
+
+/// Stands for the script's path in an argument.
+const FILE: &str = "{file}";
+
+pub(crate) struct CodeService(pub Arc<State>);
+
+impl Code for CodeService {
+    async fn run(
+        &self,
+        _: RequestContext,
+        request: ServiceRequest<'_, RunRequest>,
+    ) -> ServiceResult<ServiceStream<RunResponse>> {
+        let state = Arc::clone(&self.0);
+        let run = prepare(&state, request.to_owned_message()).await?;
+        let mut events = run.start(state).await?;
+        Ok(Response::stream(stream::poll_fn(move |cx| {
+            events.poll_recv(cx)
+        })))
+    }
+}
+
+async fn prepare(state: &Arc<State>, request: RunRequest) -> Result<Run, ConnectError> {
+    if request.argv.is_empty() {
+        return Err(error(ErrorCode::InvalidRequest, "argv is empty"));
+    }
+    let mut cwd = state.workspace.clone();
+    if !request.cwd.is_empty() {
+        cwd = path::in_workspace(&state.workspace, &request.cwd)?;
+        // envd's own answer does not tell it from a program that is not there.
+        if state.envd.folder(&cwd, &request.cwd).await.is_err() {
+            return Err(error(
+                ErrorCode::InvalidPath,
+                "the working directory does not exist",
+            ));
+        }
+    }
+    let mark = Mark::new();
+    let mut env = state.env();
+    env.extend(request.env);
+    let (name, value) = mark.variable();
+    env.insert(name, value);
+    let mut argv = request.argv;
+    // From here on, what was made is removed when it is dropped.
+    let mut script = None;
+    let mut build = None;
+    if let Some(given) = request.script.into_option() {
+        let file = Leftover(Arc::clone(state), script_path(state, &given.file_name));
+        state.envd.put(&file.1, &given.source, &given.file_name).await?;
+        let path = crate::envd::text(&file.1)?;
+        let mut compile = given.compile;
+        for word in argv.iter_mut().chain(&mut compile) {
+            if word == FILE {
+                word.clone_from(&path);
+            }
+        }
+        script = Some(file);
+        if !compile.is_empty() {
+            build = Some(Build::prepare(state, compile, &mut argv).await?);
+        }
+    }
+    Ok(Run {
+        argv,
+        env,
+        cwd,
+        mark,
+        script,
+        build,
+        stdin: request.stdin,
+        timeout: Duration::from_millis(request.timeout_ms.into()),
+        grace: Duration::from_millis(request.grace_ms.into()),
+        output_limit: request.output_limit_bytes,
+        live: request.live,
+        spill_limit: request.spill_limit_bytes,
+    })
+}
+
+/// In the workspace, so that a program finds its neighbours as a file there would:
+/// `main.py` becomes `.main-<random>.py`.
+fn script_path(state: &State, file_name: &str) -> PathBuf {
+    let given = std::path::Path::new(file_name);
+    let stem = given.file_stem().unwrap_or_default().to_string_lossy();
+    let extension = given.extension().unwrap_or_default().to_string_lossy();
+    let random = &random()[..12];
+    state.workspace.join(format!(".{stem}-{random}.{extension}"))
+}
+
+/// What a run has put into the sandbox; removed when dropped.
+struct Leftover(Arc<State>, PathBuf);
+
+impl Leftover {
+    async fn remove(self) {
+        let _ = self.0.envd.remove_all(&self.1, "the script").await;
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        let (state, path) = (Arc::clone(&self.0), std::mem::take(&mut self.1));
+        // A run that did not begin; nobody waits for this.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move {
+                let _ = state.envd.remove_all(&path, "the script").await;
+            });
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What every backend does, over the envd contract alone: sandboxes of the local backend,
+//! whose guest speaks that contract, with nothing of it used but that.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod support;
+
+use sandbox_conformance::{Outcome, run, table};
+use support::{Alone, local};
+
+/// What envd alone does not give, and why.
+const NOT_GIVEN: [&str; 5] = [
+    // Contexts are interpreters that our guest keeps alive.
+    "an interpreter stays alive between runs, is interrupted, and ends with what it started",
+    // It counts processor time and sees what the kernel killed.
+    "a program that takes too much memory is killed, and that is told",
+    "a sandbox gets no more of the processors than its share",
+    "what a sandbox uses is told",
+    "a sandbox that was made ahead is given other limits and an environment",
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_every_backend_does_is_done_through_envd_alone() {
+    let local = local(1_900_020_000).await;
+    let report = run(Alone::over(&local)).await;
+    println!("{}", table(std::slice::from_ref(&report)));
+    let mut failed = Vec::new();
+    for (name, outcome) in &report.outcomes {
+        match outcome {
+            Outcome::Fails(why) if !NOT_GIVEN.contains(name) => {
+                failed.push(format!("{name}: {why}"));
+            }
+            Outcome::Holds if NOT_GIVEN.contains(name) => {
+                failed.push(format!("{name}: it is said not to be given, and is"));
+            }
+            _ => {}
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(report.held() > 35, "{report:?}");
+}
