@@ -14,7 +14,7 @@ use crate::{
     audit::Deed,
     caller::Caller,
     extract::{Json, SessionPath},
-    problem::{ApiError, ApiResult, Problem},
+    problem::{ApiResult, Problem},
 };
 
 /// How to pause.
