@@ -11,7 +11,14 @@ use std::{
 
 fn main() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    for input in ["core", "guest", "guest-parts", "wire", "../Cargo.toml", "../Cargo.lock"] {
+    for input in [
+        "core",
+        "guest",
+        "guest-parts",
+        "wire",
+        "../Cargo.toml",
+        "../Cargo.lock",
+    ] {
         println!("cargo::rerun-if-changed={}", crates.join(input).display());
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

@@ -397,6 +397,7 @@ impl Backend for DockerBackend {
             Capability::PersistentWorkspace,
             Capability::Limits,
             Capability::Init,
+            Capability::Freeze,
             Capability::Images,
         ]);
         if self.config.python_preload.is_some() {

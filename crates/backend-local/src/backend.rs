@@ -335,6 +335,7 @@ impl Backend for LocalBackend {
             Capability::PersistentWorkspace,
             Capability::Limits,
             Capability::Init,
+            Capability::Freeze,
         ]);
         if self.config.python_preload.is_some() {
             capabilities.insert(Capability::WarmPython);

@@ -1,8 +1,6 @@
 //! The service `sandbox.v1.Contexts`, which takes a guest inside.
 
-use connectrpc::{
-    ConnectError, RequestContext, ServiceRequest, ServiceResult, ServiceStream,
-};
+use connectrpc::{ConnectError, RequestContext, ServiceRequest, ServiceResult, ServiceStream};
 use guest_parts::error::error;
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{

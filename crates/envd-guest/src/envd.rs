@@ -285,11 +285,7 @@ pub(crate) fn size(entry: &EntryInfo) -> u64 {
     u64::try_from(entry.size).unwrap_or(0)
 }
 
-pub(crate) fn check_file(
-    path: &Path,
-    entry: &EntryInfo,
-    shown: &str,
-) -> Result<(), ConnectError> {
+pub(crate) fn check_file(path: &Path, entry: &EntryInfo, shown: &str) -> Result<(), ConnectError> {
     if is_folder(entry) {
         return Err(is_a_directory(shown));
     }
@@ -301,7 +297,10 @@ pub(crate) fn check_file(
 
 /// What is there is the kernel's, and some of it envd's own, which may be root.
 fn check_place(path: &Path, shown: &str) -> Result<(), ConnectError> {
-    match ["/proc", "/sys", "/dev"].iter().any(|top| path.starts_with(top)) {
+    match ["/proc", "/sys", "/dev"]
+        .iter()
+        .any(|top| path.starts_with(top))
+    {
         true => Err(not_regular(shown)),
         false => Ok(()),
     }

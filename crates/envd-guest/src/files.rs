@@ -110,7 +110,11 @@ impl Envd {
         Ok(Download {
             body: answer.into_body(),
             skip,
-            left: if is_gone { 0 } else { part.end.saturating_sub(part.start) },
+            left: if is_gone {
+                0
+            } else {
+                part.end.saturating_sub(part.start)
+            },
         })
     }
 
@@ -119,8 +123,7 @@ impl Envd {
         // Only who knows it can end a file with it.
         let boundary = Uuid::new_v4().simple().to_string();
         let kind = format!("multipart/form-data; boundary={boundary}");
-        let request =
-            Request::post(self.files_uri(path)?).header(header::CONTENT_TYPE, kind);
+        let request = Request::post(self.files_uri(path)?).header(header::CONTENT_TYPE, kind);
         let (sender, mut pieces) = mpsc::channel(AHEAD);
         let body = StreamBody::new(stream::poll_fn(move |cx| pieces.poll_recv(cx))).boxed();
         let envd = self.clone();

@@ -31,7 +31,9 @@ pub(crate) struct Listing {
 /// The path of an entry below `root`, when it is one.
 fn below(root: &Path, entry: &EntryInfo) -> Option<PathBuf> {
     let path = Path::new(&entry.path).strip_prefix(root).ok()?;
-    let is_clean = path.components().all(|part| matches!(part, Component::Normal(_)));
+    let is_clean = path
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
     (is_clean && !path.as_os_str().is_empty()).then(|| path.to_owned())
 }
 

@@ -69,10 +69,7 @@ pub(crate) async fn start(
     mut request: StartRequest,
     keepalive: Option<&str>,
     limit: Option<Duration>,
-) -> Result<
-    impl Stream<Item = Result<StartResponse, ConnectError>> + Send + use<>,
-    ConnectError,
-> {
+) -> Result<impl Stream<Item = Result<StartResponse, ConnectError>> + Send + use<>, ConnectError> {
     let mark = Mark::new();
     let Some(config) = request.process.as_option_mut() else {
         return Err(ConnectError::invalid_argument("no command is given"));
@@ -107,22 +104,23 @@ pub(crate) async fn start(
         .await
         .map_err(|_| of_call(&ConnectError::deadline_exceeded("")))?
         .map_err(|cause| start_error(&cause, &program))?;
-    let pid = first.as_ref().and_then(|first| {
-        match first.event.as_option()?.event.as_ref()? {
+    let pid = first
+        .as_ref()
+        .and_then(|first| match first.event.as_option()?.event.as_ref()? {
             process_event::Event::Start(start) => Some(start.pid),
             _ => None,
-        }
-    });
+        });
     if let Some(pid) = pid {
         state.marks.add(Known { pid, tag, mark });
     }
     let first = stream::iter(first.map(Ok));
-    Ok(futures::StreamExt::chain(first, stream::try_unfold(events, following)))
+    Ok(futures::StreamExt::chain(
+        first,
+        stream::try_unfold(events, following),
+    ))
 }
 
-async fn following(
-    mut events: Events,
-) -> Result<Option<(StartResponse, Events)>, ConnectError> {
+async fn following(mut events: Events) -> Result<Option<(StartResponse, Events)>, ConnectError> {
     let message = events.message().await?;
     Ok(message.map(|message| (message.to_owned_message(), events)))
 }
@@ -182,11 +180,14 @@ async fn running(
         .process
         .list_with_options(ListRequest::default(), state.envd.options(CALL_LIMIT));
     let listed = call.await.map_err(|cause| of_call(&cause))?.into_owned();
-    let found = listed.processes.into_iter().find(|it| match &process.selector {
-        Some(Selector::Pid(pid)) => it.pid == *pid,
-        Some(Selector::Tag(tag)) => it.tag.as_ref() == Some(tag),
-        None => false,
-    });
+    let found = listed
+        .processes
+        .into_iter()
+        .find(|it| match &process.selector {
+            Some(Selector::Pid(pid)) => it.pid == *pid,
+            Some(Selector::Tag(tag)) => it.tag.as_ref() == Some(tag),
+            None => false,
+        });
     Ok(found.map(|found| {
         let mark = known.filter(|(pid, _)| *pid == found.pid);
         (found.pid, mark.map(|(_, mark)| mark))

@@ -1,6 +1,8 @@
 //! One connection with all services, as a guest's.
 
-use std::{collections::BTreeMap, convert::Infallible, io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, convert::Infallible, io, path::PathBuf, sync::Arc, time::Duration,
+};
 
 use bytes::Bytes;
 use connectrpc::{
@@ -12,13 +14,11 @@ use http::{HeaderName, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited, combinators::UnsyncBoxBody};
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use sandbox_wire::{
-    process::{
-        CloseStdinRequest, CloseStdinResponse, ConnectRequest, ConnectResponse, ListRequest,
-        ListResponse, Process, SendInputRequest, SendInputResponse, SendSignalRequest,
-        SendSignalResponse, StartRequest, StartResponse, StreamInputRequest, StreamInputResponse,
-        UpdateRequest, UpdateResponse,
-    },
+use sandbox_wire::process::{
+    CloseStdinRequest, CloseStdinResponse, ConnectRequest, ConnectResponse, ListRequest,
+    ListResponse, Process, SendInputRequest, SendInputResponse, SendSignalRequest,
+    SendSignalResponse, StartRequest, StartResponse, StreamInputRequest, StreamInputResponse,
+    UpdateRequest, UpdateResponse,
 };
 use serde::Deserialize;
 use serde_json::json;
@@ -86,9 +86,13 @@ impl Services {
 
     async fn answer(mut self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let path = request.uri().path();
-        let is_ours = ["/sandbox.", "/process.Process/Start", "/process.Process/SendSignal"]
-            .iter()
-            .any(|start| path.starts_with(start));
+        let is_ours = [
+            "/sandbox.",
+            "/process.Process/Start",
+            "/process.Process/SendSignal",
+        ]
+        .iter()
+        .any(|start| path.starts_with(start));
         if is_ours {
             let Ok(response) = self.rpc.call(request).await;
             return Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()));

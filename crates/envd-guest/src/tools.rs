@@ -47,11 +47,7 @@ pub(crate) struct Said {
 
 impl Envd {
     /// Runs a short program without input to its end; envd ends it when it is late.
-    pub(crate) async fn tool(
-        &self,
-        argv: &[&str],
-        limit: Duration,
-    ) -> Result<Said, ConnectError> {
+    pub(crate) async fn tool(&self, argv: &[&str], limit: Duration) -> Result<Said, ConnectError> {
         let request = StartRequest {
             process: ProcessConfig {
                 cmd: argv.first().copied().unwrap_or_default().to_owned(),
@@ -97,9 +93,10 @@ impl Envd {
         limit: Duration,
         what: &str,
     ) -> Result<(), ConnectError> {
-        let said = self.tool(argv, limit).await.map_err(|cause| {
-            crate::words::of_path(&cause, what)
-        })?;
+        let said = self
+            .tool(argv, limit)
+            .await
+            .map_err(|cause| crate::words::of_path(&cause, what))?;
         if said.code == 0 {
             return Ok(());
         }
@@ -126,11 +123,7 @@ impl Envd {
     }
 
     /// A folder that must be empty.
-    pub(crate) async fn remove_folder(
-        &self,
-        path: &Path,
-        shown: &str,
-    ) -> Result<(), ConnectError> {
+    pub(crate) async fn remove_folder(&self, path: &Path, shown: &str) -> Result<(), ConnectError> {
         let argv = ["rmdir", "--", &text(path)?];
         self.do_with(&argv, crate::envd::CALL_LIMIT, shown).await
     }

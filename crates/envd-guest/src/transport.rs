@@ -42,10 +42,8 @@ impl Transport {
             let sending = transport.send(request);
             Box::pin(async move {
                 match sending.await {
-                    Ok(answer) => Ok(answer.map(|body| {
-                        body.map_err(|cause| Failed(Box::new(cause)))
-                            .boxed_unsync()
-                    })),
+                    Ok(answer) => Ok(answer
+                        .map(|body| body.map_err(|cause| Failed(Box::new(cause))).boxed_unsync())),
                     Err(cause) => Err(Failed(Box::new(cause))),
                 }
             })

@@ -174,12 +174,27 @@ mod tests {
     #[test]
     fn what_go_says_of_the_kernel_has_a_stable_code() {
         for (words, wanted) in [
-            ("error renaming: rename /a /b: file exists", ErrorCode::AlreadyExists),
-            ("error renaming: rename /a /b: directory not empty", ErrorCode::DirectoryNotEmpty),
-            ("error removing file or directory: unlinkat /a: permission denied", ErrorCode::PermissionDenied),
+            (
+                "error renaming: rename /a /b: file exists",
+                ErrorCode::AlreadyExists,
+            ),
+            (
+                "error renaming: rename /a /b: directory not empty",
+                ErrorCode::DirectoryNotEmpty,
+            ),
+            (
+                "error removing file or directory: unlinkat /a: permission denied",
+                ErrorCode::PermissionDenied,
+            ),
             ("path is not a directory: /a", ErrorCode::NotADirectory),
-            ("error getting file info: lstat /a/b: not a directory", ErrorCode::NotADirectory),
-            ("something about a folder named permission denied/x", ErrorCode::Internal),
+            (
+                "error getting file info: lstat /a/b: not a directory",
+                ErrorCode::NotADirectory,
+            ),
+            (
+                "something about a folder named permission denied/x",
+                ErrorCode::Internal,
+            ),
         ] {
             let found = of_path(&ConnectError::internal(words), "f");
             assert_eq!(code(&found), wanted, "{words}");

@@ -10,7 +10,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use sandbox_core::{Error, ErrorCode, Result};
 use sandbox_wire::{
     process::ProcessClient,
-    sandbox::v1::{CodeClient, ContextsClient, SearchClient, WorkspaceClient},
+    sandbox::v1::{CodeClient, ContextsClient, LifeClient, SearchClient, WorkspaceClient},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -40,6 +40,7 @@ pub struct GuestConfig {
 pub struct GuestClient {
     pub(crate) code: CodeClient<Transport>,
     pub(crate) contexts: ContextsClient<Transport>,
+    pub(crate) life: LifeClient<Transport>,
     pub(crate) process: ProcessClient<Transport>,
     pub(crate) search: SearchClient<Transport>,
     pub(crate) workspace: WorkspaceClient<Transport>,
@@ -115,6 +116,7 @@ impl GuestClient {
         Ok(Self {
             code: CodeClient::new(transport.clone(), config.clone()),
             contexts: ContextsClient::new(transport.clone(), config.clone()),
+            life: LifeClient::new(transport.clone(), config.clone()),
             process: ProcessClient::new(transport.clone(), config.clone()),
             search: SearchClient::new(transport.clone(), config.clone()),
             workspace: WorkspaceClient::new(transport.clone(), config),

@@ -10,6 +10,7 @@ mod contexts;
 mod error;
 mod files;
 mod forward;
+mod life;
 mod ports;
 mod process;
 mod run;

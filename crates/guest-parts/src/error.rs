@@ -16,9 +16,10 @@ pub fn error(code: ErrorCode, message: impl Into<String>) -> ConnectError {
         ErrorCode::NoSpace | ErrorCode::SandboxExhausted | ErrorCode::TooLarge => {
             Connect::ResourceExhausted
         }
-        ErrorCode::NoMatch | ErrorCode::SeveralMatches | ErrorCode::DirectoryNotEmpty => {
-            Connect::FailedPrecondition
-        }
+        ErrorCode::NoMatch
+        | ErrorCode::SeveralMatches
+        | ErrorCode::DirectoryNotEmpty
+        | ErrorCode::Unsupported => Connect::FailedPrecondition,
         ErrorCode::ContextLimitReached => Connect::ResourceExhausted,
         ErrorCode::ContextBusy | ErrorCode::ContextMismatch => Connect::FailedPrecondition,
         ErrorCode::Internal => Connect::Internal,

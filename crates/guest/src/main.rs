@@ -16,6 +16,7 @@ mod contexts;
 mod disk;
 mod display;
 mod filesystem;
+mod life;
 mod listen;
 mod mounts;
 mod own_folder;

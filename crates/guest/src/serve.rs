@@ -28,6 +28,7 @@ use crate::{
     code::CodeService,
     contexts::ContextService,
     filesystem::FilesystemService,
+    life::{self, LifeService},
     listen::Listening,
     process::ProcessService,
     reaper::Reaper,
@@ -168,6 +169,7 @@ impl Services {
             )))
             .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
             .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))
+            .add_service(Arc::new(LifeService::default()))
             .add_service(Arc::new(SearchService::new(Arc::clone(&guest))))
             .add_service(Arc::new(WorkspaceService::new(Arc::clone(&guest), warm)));
         let rpc = ConnectRpcService::new(router).with_limits(
@@ -217,7 +219,14 @@ async fn answer(
     let changes_files = ["/filesystem.", "/sandbox.v1.Workspace/", "/files"]
         .iter()
         .any(|start| path.starts_with(start));
+    let runs_programs = ["/sandbox.v1.Code/", "/sandbox.v1.Contexts/"]
+        .iter()
+        .any(|start| path.starts_with(start));
     if is_rpc {
+        // What these ask cannot answer while it is frozen.
+        if runs_programs {
+            life::awake().await;
+        }
         let Ok(response) = rpc.call(request).await;
         if changes_files {
             guest.last_change.is_now();

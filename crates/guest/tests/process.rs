@@ -262,6 +262,19 @@ async fn who_follows_is_told_that_the_time_is_up() {
 }
 
 #[tokio::test]
+async fn only_an_init_can_freeze() {
+    let guest = WireGuest::start().await;
+    for method in ["Freeze", "Thaw"] {
+        let procedure = format!("sandbox.v1.Life/{method}");
+        let (status, error) = guest.wire.call(&procedure, json!({})).await.unwrap_err();
+        assert_eq!(
+            (status, &error["code"]),
+            (400, &json!("failed_precondition"))
+        );
+    }
+}
+
+#[tokio::test]
 async fn silence_is_broken_by_a_sign_of_life() {
     let guest = WireGuest::start().await;
     let mut frames = guest

@@ -274,10 +274,10 @@ async fn turn(session: &Arc<Session>) -> Result<OwnedMutexGuard<()>> {
     }
 }
 
-async fn freeze(_: &Sandbox) -> Result<()> {
-    Err(Error::new(ErrorCode::Unsupported, "not yet"))
+async fn freeze(sandbox: &Sandbox) -> Result<()> {
+    sandbox.place.guest().freeze().await
 }
 
-async fn thaw(_: &Sandbox) -> Result<()> {
-    Err(Error::new(ErrorCode::Unsupported, "not yet"))
+async fn thaw(sandbox: &Sandbox) -> Result<()> {
+    sandbox.place.guest().thaw().await
 }

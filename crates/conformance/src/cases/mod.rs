@@ -1,6 +1,7 @@
 //! The behaviours, by subject.
 
 mod files;
+mod freeze;
 mod isolation;
 mod life;
 mod limits;
@@ -29,6 +30,7 @@ pub(crate) fn all() -> Vec<Case> {
         limits::all(),
         isolation::all(),
         life::all(),
+        freeze::all(),
         warm::all(),
     ]
     .concat()

@@ -47,8 +47,7 @@ struct Item {
 pub(crate) async fn export(
     state: &Arc<State>,
     request: ExportRequest,
-) -> Result<impl Stream<Item = Result<ExportResponse, ConnectError>> + Send + use<>, ConnectError>
-{
+) -> Result<impl Stream<Item = Result<ExportResponse, ConnectError>> + Send + use<>, ConnectError> {
     let compression = request.compression.as_known().unwrap_or_default();
     let (top, shown) = state.path(&request.path)?;
     let found = state.envd.find(&top, &shown).await?;
@@ -122,7 +121,9 @@ fn relative(top: &Path, place: &Path, target: String) -> String {
     let Ok(below) = Path::new(&target).strip_prefix(top) else {
         return target;
     };
-    let ups = parent.strip_prefix(top).map_or(0, |it| it.components().count());
+    let ups = parent
+        .strip_prefix(top)
+        .map_or(0, |it| it.components().count());
     let mut relative = PathBuf::new();
     relative.extend(std::iter::repeat_n("..", ups));
     relative.push(below);

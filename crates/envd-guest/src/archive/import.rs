@@ -86,9 +86,8 @@ pub(crate) async fn import(
             return Err(cause);
         }
     };
-    let told = told.unwrap_or_else(|_| {
-        Err(error(ErrorCode::Internal, "the archive's thread is gone"))
-    });
+    let told =
+        told.unwrap_or_else(|_| Err(error(ErrorCode::Internal, "the archive's thread is gone")));
     let merged = async {
         let (plan, done) = told?;
         merge(state, &plan, &staging, &into, &shown).await?;
@@ -147,10 +146,8 @@ impl Staging {
 impl Drop for Staging {
     fn drop(&mut self) {
         // Its caller has gone in the middle.
-        if let (Some(path), Ok(runtime)) = (
-            self.path.take(),
-            tokio::runtime::Handle::try_current(),
-        ) {
+        if let (Some(path), Ok(runtime)) = (self.path.take(), tokio::runtime::Handle::try_current())
+        {
             let envd = self.state.envd.clone();
             runtime.spawn(async move {
                 let _ = envd.remove_all(&path, "the archive").await;

@@ -19,10 +19,7 @@ use sandbox_core::ErrorCode;
 use tokio::time::Instant;
 
 use super::import::{Staging, or_nothing};
-use crate::{
-    envd::is_folder,
-    state::State,
-};
+use crate::{envd::is_folder, state::State};
 
 /// How long it may take to look what is there.
 const LOOK_LIMIT: Duration = Duration::from_secs(60);
@@ -85,7 +82,9 @@ async fn there(
         ));
     }
     let kinds = listing.entries.into_iter();
-    Ok(kinds.map(|(path, entry)| (path, is_folder(&entry))).collect())
+    Ok(kinds
+        .map(|(path, entry)| (path, is_folder(&entry)))
+        .collect())
 }
 
 fn check(
@@ -134,7 +133,11 @@ impl Merging<'_> {
         }
         let plan = self.plan;
         for (n, path) in plan.entries().keys().enumerate() {
-            if path.ancestors().skip(1).any(|above| self.made.contains(above)) {
+            if path
+                .ancestors()
+                .skip(1)
+                .any(|above| self.made.contains(above))
+            {
                 continue;
             }
             self.put(n, path).await?;
@@ -158,7 +161,10 @@ impl Merging<'_> {
             {
                 // Its owner can always look into it, and take it away.
                 let mode = (mode & 0o777) | 0o700;
-                by_mode.entry(mode).or_default().push(self.staged.join(path));
+                by_mode
+                    .entry(mode)
+                    .or_default()
+                    .push(self.staged.join(path));
             }
         }
         for (mode, paths) in by_mode {
@@ -180,7 +186,10 @@ impl Merging<'_> {
         if links.is_empty() {
             return Ok(());
         }
-        let parents: BTreeSet<_> = links.iter().filter_map(|(_, place)| place.parent()).collect();
+        let parents: BTreeSet<_> = links
+            .iter()
+            .filter_map(|(_, place)| place.parent())
+            .collect();
         for parent in parents {
             if or_nothing(self.state.envd.stat(parent, shown).await)?.is_none() {
                 self.state.envd.make_folder(parent, shown).await?;

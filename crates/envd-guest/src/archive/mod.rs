@@ -19,12 +19,14 @@ use crate::state::State;
 
 /// Starts work on a thread of its own, that ends by itself when its pipe is closed.
 fn start(state: &State, work: impl FnOnce() + Send + 'static) -> Result<(), ConnectError> {
-    let place = Arc::clone(&state.archives).try_acquire_owned().map_err(|_| {
-        error(
-            ErrorCode::SandboxExhausted,
-            "as many archives as may be are under way in the session already",
-        )
-    })?;
+    let place = Arc::clone(&state.archives)
+        .try_acquire_owned()
+        .map_err(|_| {
+            error(
+                ErrorCode::SandboxExhausted,
+                "as many archives as may be are under way in the session already",
+            )
+        })?;
     thread::Builder::new()
         .name("archive".into())
         .stack_size(512 * 1024)

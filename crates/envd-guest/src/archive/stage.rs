@@ -55,13 +55,7 @@ impl Stage for Sending {
         Ok(())
     }
 
-    fn file(
-        &mut self,
-        path: &Path,
-        mode: u32,
-        _: u64,
-        content: &mut dyn Read,
-    ) -> io::Result<u64> {
+    fn file(&mut self, path: &Path, mode: u32, _: u64, content: &mut dyn Read) -> io::Result<u64> {
         self.send(Step::File(path.to_owned(), mode))?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut written = 0;
@@ -117,7 +111,10 @@ impl Receiving {
         let mut by_mode: BTreeMap<u32, Vec<PathBuf>> = BTreeMap::new();
         for (path, mode) in &self.modes {
             if *mode != USUAL_MODE {
-                by_mode.entry(*mode).or_default().push(self.staged.join(path));
+                by_mode
+                    .entry(*mode)
+                    .or_default()
+                    .push(self.staged.join(path));
             }
         }
         for (mode, paths) in by_mode {

@@ -8,8 +8,7 @@
 use std::time::Duration;
 
 use sandbox_wire::process::{
-    ProcessSelector, SendSignalRequest, Signal,
-    __buffa::oneof::process_selector::Selector,
+    __buffa::oneof::process_selector::Selector, ProcessSelector, SendSignalRequest, Signal,
 };
 
 use crate::{

@@ -68,7 +68,10 @@ async fn prepare(state: &Arc<State>, request: RunRequest) -> Result<Run, Connect
     let mut build = None;
     if let Some(given) = request.script.into_option() {
         let file = Leftover(Arc::clone(state), script_path(state, &given.file_name));
-        state.envd.put(&file.1, &given.source, &given.file_name).await?;
+        state
+            .envd
+            .put(&file.1, &given.source, &given.file_name)
+            .await?;
         let path = crate::envd::text(&file.1)?;
         let mut compile = given.compile;
         for word in argv.iter_mut().chain(&mut compile) {
@@ -104,7 +107,9 @@ fn script_path(state: &State, file_name: &str) -> PathBuf {
     let stem = given.file_stem().unwrap_or_default().to_string_lossy();
     let extension = given.extension().unwrap_or_default().to_string_lossy();
     let random = &random()[..12];
-    state.workspace.join(format!(".{stem}-{random}.{extension}"))
+    state
+        .workspace
+        .join(format!(".{stem}-{random}.{extension}"))
 }
 
 /// What a run has put into the sandbox; removed when dropped.

@@ -45,7 +45,10 @@ pub(super) struct Exit {
 }
 
 /// What is said of a program whose end nobody saw.
-pub(super) const KILLED: Exit = Exit { code: -1, signal: 9 };
+pub(super) const KILLED: Exit = Exit {
+    code: -1,
+    signal: 9,
+};
 
 /// What is kept of both streams.
 pub(super) struct Output {
@@ -130,7 +133,10 @@ impl Program {
     /// Takes what it prints until its end.
     pub async fn follow(&mut self, output: &mut Output) -> Result<Exit, ConnectError> {
         loop {
-            match next(&mut self.events).await.map_err(|cause| of_call(&cause))? {
+            match next(&mut self.events)
+                .await
+                .map_err(|cause| of_call(&cause))?
+            {
                 Some(Event::Data(data)) => match data.output {
                     Some(data_event::Output::Stdout(data)) if !output.all_to_stderr => {
                         output.stdout.take(&data).await;
@@ -269,7 +275,10 @@ pub(crate) fn start_error(cause: &ConnectError, program: &str) -> ConnectError {
         Some(ErrorCode::NotInstalled | ErrorCode::NotFound) => return not_installed(),
         Some(ErrorCode::PermissionDenied) => return not_executable(program),
         Some(ErrorCode::InvalidPath) => {
-            return error(ErrorCode::InvalidPath, "the working directory does not exist");
+            return error(
+                ErrorCode::InvalidPath,
+                "the working directory does not exist",
+            );
         }
         Some(code @ (ErrorCode::InvalidRequest | ErrorCode::SandboxExhausted)) => {
             return error(code, format!("`{program}` could not be started"));
@@ -280,10 +289,16 @@ pub(crate) fn start_error(cause: &ConnectError, program: &str) -> ConnectError {
     let ends = |with: &[&str]| with.iter().any(|it| words.trim_end().ends_with(it));
     match cause.code {
         Connect::NotFound => not_installed(),
-        Connect::InvalidArgument if words.starts_with("cwd ") => {
-            error(ErrorCode::InvalidPath, "the working directory does not exist")
-        }
-        Connect::InvalidArgument if ends(&["executable file not found in $path", "no such file or directory"]) => {
+        Connect::InvalidArgument if words.starts_with("cwd ") => error(
+            ErrorCode::InvalidPath,
+            "the working directory does not exist",
+        ),
+        Connect::InvalidArgument
+            if ends(&[
+                "executable file not found in $path",
+                "no such file or directory",
+            ]) =>
+        {
             not_installed()
         }
         Connect::InvalidArgument if ends(&["permission denied"]) => not_executable(program),
@@ -332,7 +347,10 @@ mod tests {
         assert_eq!(end(0, true, "exit status 0"), (0, 0));
         assert_eq!(end(3, true, "exit status 3"), (3, 0));
         assert_eq!(end(-1, false, "signal: killed"), (-1, 9));
-        assert_eq!(end(-1, false, "signal: segmentation fault (core dumped)"), (-1, 11));
+        assert_eq!(
+            end(-1, false, "signal: segmentation fault (core dumped)"),
+            (-1, 11)
+        );
         assert_eq!(end(-1, false, "signal: 31"), (-1, 31));
         assert_eq!(end(-1, false, "signal: signal 34"), (-1, 34));
         assert_eq!(end(-1, false, "signal: 99999"), (-1, 9));
@@ -351,10 +369,22 @@ mod tests {
     fn why_a_program_did_not_start_has_a_stable_code() {
         for (words, wanted) in [
             ("cwd '/none' does not exist", ErrorCode::InvalidPath),
-            ("error starting process 'x': fork/exec /x: no such file or directory", ErrorCode::NotInstalled),
-            ("error starting process 'x': exec: \"x\": executable file not found in $PATH", ErrorCode::NotInstalled),
-            ("error starting process 'x': fork/exec /x: permission denied", ErrorCode::PermissionDenied),
-            ("error starting process 'x': fork/exec /bin/sh: argument list too long", ErrorCode::InvalidRequest),
+            (
+                "error starting process 'x': fork/exec /x: no such file or directory",
+                ErrorCode::NotInstalled,
+            ),
+            (
+                "error starting process 'x': exec: \"x\": executable file not found in $PATH",
+                ErrorCode::NotInstalled,
+            ),
+            (
+                "error starting process 'x': fork/exec /x: permission denied",
+                ErrorCode::PermissionDenied,
+            ),
+            (
+                "error starting process 'x': fork/exec /bin/sh: argument list too long",
+                ErrorCode::InvalidRequest,
+            ),
         ] {
             let found = start_error(&ConnectError::invalid_argument(words), "x");
             assert_eq!(attached(&found), Some(wanted), "{words}");

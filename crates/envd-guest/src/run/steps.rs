@@ -117,7 +117,9 @@ impl Run {
     ) -> Result<Ended, ConnectError> {
         let over = Arc::new(Notify::new());
         let mut output = self.output(state, events, &over);
-        let end = self.steps(state, first, began, events, &over, &mut output).await;
+        let end = self
+            .steps(state, first, began, events, &over, &mut output)
+            .await;
         let wall = began.elapsed();
         let is_over = |it: &Captured| it.spill.as_ref().is_some_and(Spill::is_over);
         // It may have printed too much and ended before it was stopped.
@@ -191,7 +193,8 @@ impl Run {
             let (exit, cut_short) = self
                 .until_end(state, first, began, events, over, output)
                 .await?;
-            self.check_installed(state, &exit, output, &self.argv).await?;
+            self.check_installed(state, &exit, output, &self.argv)
+                .await?;
             return Ok(End {
                 exit,
                 cut_short,

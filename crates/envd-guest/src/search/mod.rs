@@ -12,9 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use connectrpc::{
-    ConnectError, RequestContext, Response, ServiceRequest, ServiceResult,
-};
+use connectrpc::{ConnectError, RequestContext, Response, ServiceRequest, ServiceResult};
 use fetch::Fetched;
 use guest_parts::{
     error::error,

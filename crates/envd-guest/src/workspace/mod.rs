@@ -13,10 +13,10 @@ use connectrpc::{
 use guest_parts::path;
 use sandbox_wire::sandbox::v1::{
     EditRequest, EditResponse, ExportRequest, ExportResponse, ImportRequest, ImportResponse,
-    ListEntriesRequest, ListEntriesResponse, ReadBytesRequest, ReadBytesResponse,
-    ReadLinesRequest, ReadLinesResponse, RemoveArtifactsRequest, RemoveArtifactsResponse,
-    RemoveEntryRequest, RemoveEntryResponse, RenameRequest, RenameResponse, UsageRequest,
-    UsageResponse, Workspace, WriteRequest, WriteResponse,
+    ListEntriesRequest, ListEntriesResponse, ReadBytesRequest, ReadBytesResponse, ReadLinesRequest,
+    ReadLinesResponse, RemoveArtifactsRequest, RemoveArtifactsResponse, RemoveEntryRequest,
+    RemoveEntryResponse, RenameRequest, RenameResponse, UsageRequest, UsageResponse, Workspace,
+    WriteRequest, WriteResponse,
 };
 
 use crate::{archive, state::State};

@@ -95,7 +95,10 @@ pub(super) async fn remove(
     let entry = state.envd.stat(&file, &shown).await?;
     if is_folder(&entry) && !request.recursive {
         if !names(&state.envd, &file, &shown).await?.is_empty() {
-            return Err(from_io(&std::io::ErrorKind::DirectoryNotEmpty.into(), &shown));
+            return Err(from_io(
+                &std::io::ErrorKind::DirectoryNotEmpty.into(),
+                &shown,
+            ));
         }
         state.envd.remove_folder(&file, &shown).await?;
     } else {

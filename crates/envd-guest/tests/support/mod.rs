@@ -15,9 +15,7 @@ use http::{Request, Response, Uri};
 use hyper::{body::Incoming, client::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use sandbox_backend::{Backend, Found, Place, Readiness, Usage};
-use sandbox_core::{
-    Capabilities, Capability, Enforcement, Result, SandboxId, SandboxSpec,
-};
+use sandbox_core::{Capabilities, Capability, Enforcement, Result, SandboxId, SandboxSpec};
 use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncWrite};
 

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     display::{self, Display},
     error::error,
+    life,
     run::{
         Control, Earlier, Extra, KILLED, Running, Start, Starter, discard, input_pipe, null_input,
         output_pipe,
@@ -73,7 +74,7 @@ impl Interpreter {
         spec: &Spec,
     ) -> Result<Self, ConnectError> {
         let mut interpreter = Self::spawn(guest, starter, spec).await?;
-        let ready = tokio::time::timeout(START_LIMIT, interpreter.channel.next()).await;
+        let ready = life::timeout(START_LIMIT, interpreter.channel.next()).await;
         match ready {
             Ok(Ok(Reply::Ready)) => Ok(interpreter),
             Ok(_) => Err(interpreter.failed(spec).await),
@@ -215,7 +216,7 @@ impl Process {
     pub async fn exit_after(&mut self, why: &NoReply) -> Option<Exit> {
         match why {
             NoReply::Nonsense => None,
-            NoReply::Closed => tokio::time::timeout(END_LIMIT, self.ended()).await.ok(),
+            NoReply::Closed => life::timeout(END_LIMIT, self.ended()).await.ok(),
         }
     }
 

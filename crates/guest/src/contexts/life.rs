@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     error::error,
+    life,
     run::{EventSender, Starter},
     state::Guest,
 };
@@ -134,7 +135,7 @@ impl Context {
         let is_starting = self.told().pid == 0;
         match is_starting {
             true => begun_or_gone(has_begun.await),
-            false => match tokio::time::timeout(TURN_LIMIT, has_begun).await {
+            false => match life::timeout(TURN_LIMIT, has_begun).await {
                 Ok(begun) => begun_or_gone(begun),
                 Err(_) => Err(busy()),
             },
@@ -144,14 +145,12 @@ impl Context {
     /// Ends it with all that it started.
     pub async fn end(&self) -> Result<(), ConnectError> {
         let _ = self.stop.send(true);
-        tokio::time::timeout(END_LIMIT, self.gone())
-            .await
-            .map_err(|_| {
-                error(
-                    ErrorCode::SandboxExhausted,
-                    "the context could not be ended",
-                )
-            })
+        life::timeout(END_LIMIT, self.gone()).await.map_err(|_| {
+            error(
+                ErrorCode::SandboxExhausted,
+                "the context could not be ended",
+            )
+        })
     }
 
     /// Resolves when it is gone.
@@ -219,7 +218,7 @@ impl Life {
         loop {
             let idle = async {
                 match self.idle {
-                    Some(idle) => tokio::time::sleep(idle).await,
+                    Some(idle) => life::sleep(idle).await,
                     None => std::future::pending().await,
                 }
             };

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     artifacts::{self, Keeper},
-    cgroup,
+    cgroup, life,
     run::{EventSender, Spilling, Wanted, follow_on, started},
     state::Guest,
     supervise::control::Exit,
@@ -222,7 +222,7 @@ async fn until_end(
         biased;
         reply = &mut exchange => return by_reply(reply, process).await,
         () = set(&mut stop) => return stopped(process).await,
-        () = tokio::time::sleep(wish.timeout) => Termination::TERMINATION_TIMED_OUT,
+        () = life::sleep(wish.timeout) => Termination::TERMINATION_TIMED_OUT,
         () = events.closed() => Termination::TERMINATION_CANCELLED,
         () = over.notified() => Termination::TERMINATION_OUTPUT_LIMIT,
     };
@@ -240,7 +240,7 @@ async fn until_end(
             lost => lost,
         },
         () = set(&mut stop) => stopped(process).await,
-        () = tokio::time::sleep(wish.grace) => End {
+        () = life::sleep(wish.grace) => End {
             exit: process.kill().await,
             cut_short: None,
             loss: Some(ContextLoss::CONTEXT_LOSS_KILLED),

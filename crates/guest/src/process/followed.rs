@@ -26,6 +26,7 @@ use tokio::{
 use super::terminal::Terminal;
 use crate::{
     error::error,
+    life,
     run::{Control, Running, Sink, read_all},
     supervise::control::Exit,
 };
@@ -199,7 +200,7 @@ impl Followed {
             .collect();
         let time_is_up = async {
             match timeout {
-                Some(timeout) => tokio::time::sleep(timeout).await,
+                Some(timeout) => life::sleep(timeout).await,
                 None => std::future::pending().await,
             }
         };

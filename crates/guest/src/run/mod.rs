@@ -40,6 +40,7 @@ use crate::{
     UserLimits,
     disk::Disk,
     error::error,
+    life,
     reaper::Reaper,
     supervise::{
         control::{Begin, Exit, Order, Report},
@@ -130,6 +131,7 @@ impl Starter {
     }
 
     pub async fn start_with(&self, start: Start, extra: Extra) -> Result<Running, ConnectError> {
+        life::awake().await;
         if !start.cwd.is_dir() {
             return Err(error(
                 ErrorCode::InvalidPath,
@@ -161,7 +163,7 @@ impl Starter {
         self.disk.stir();
         let (reports, orders) = control.into_split();
         let mut reports = BufReader::new(reports);
-        let first = tokio::time::timeout(START_LIMIT, next_report(&mut reports)).await;
+        let first = life::timeout(START_LIMIT, next_report(&mut reports)).await;
         match first {
             Ok(Some(Report::Started { pid })) => {
                 let (ended, exit) = oneshot::channel();
@@ -310,7 +312,7 @@ impl Running {
         } else {
             self.control.terminate(grace).await;
         }
-        if let Ok(exit) = tokio::time::timeout(grace + END_LIMIT, self.ended()).await {
+        if let Ok(exit) = life::timeout(grace + END_LIMIT, self.ended()).await {
             return exit;
         }
         if rustix::process::getpid() == Pid::INIT {
@@ -320,7 +322,7 @@ impl Running {
         } else {
             tree::signal_descendants(rustix::process::getpid().as_raw_pid(), Signal::KILL);
         }
-        tokio::time::timeout(END_LIMIT, self.ended())
+        life::timeout(END_LIMIT, self.ended())
             .await
             .unwrap_or(KILLED)
     }

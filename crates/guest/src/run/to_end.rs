@@ -26,6 +26,7 @@ use crate::{
     cgroup,
     display::Display,
     error::error,
+    life,
     state::Guest,
     supervise::control::Exit,
     warm::{Candidate, Warm},
@@ -263,7 +264,7 @@ impl Steps {
         timeout: Duration,
         grace: Duration,
     ) -> Result<End, ConnectError> {
-        let began = Instant::now();
+        let began = life::Began::now();
         let (exit, cut_short) = until_end(self.running, events, over, timeout, grace).await;
         let well = exit.code == 0 && exit.signal == 0 && cut_short.is_none();
         let Some(next) = self.next else {
@@ -306,7 +307,7 @@ async fn until_end(
     let cut_short = tokio::select! {
         biased;
         exit = running.ended() => return (exit, None),
-        () = tokio::time::sleep(timeout) => Termination::TERMINATION_TIMED_OUT,
+        () = life::sleep(timeout) => Termination::TERMINATION_TIMED_OUT,
         () = events.closed() => Termination::TERMINATION_CANCELLED,
         () = over.notified() => Termination::TERMINATION_OUTPUT_LIMIT,
     };

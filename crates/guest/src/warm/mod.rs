@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::Notify, time::timeout};
+use tokio::sync::Notify;
 
 pub(crate) use choice::{Candidate, Preload};
 pub(crate) use forked::Forked;
@@ -29,6 +29,7 @@ pub(crate) use template::Templates;
 use zygote::Zygote;
 
 use crate::{
+    life::timeout,
     run::{Running, Start, Starter},
     state::Guest,
     warm::{choice::Imports, done::Runs},

@@ -26,7 +26,6 @@ use tokio::{
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
     sync::Notify,
-    time::timeout,
 };
 
 use super::{
@@ -38,6 +37,7 @@ use crate::{
     UserLimits,
     disk::Disk,
     display::modules,
+    life::timeout,
     run::{Running, Start, Starter, null_output, tell},
     state::Guest,
     supervise::control::Exit,

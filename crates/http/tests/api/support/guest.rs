@@ -48,6 +48,7 @@ pub async fn serve(io: tokio::io::DuplexStream, guest: Guest) {
         .add_service(Arc::clone(&guest) as Arc<Guest>)
         .add_service(Arc::new(Interpreters(Arc::clone(&guest))))
         .add_service(Arc::new(Files(Arc::clone(&guest))))
+        .add_service(Arc::new(Still))
         .add_service(Arc::new(Searcher));
     let rpc = ConnectRpcService::new(router);
     let service = service_fn(move |request: http::Request<Incoming>| {
@@ -525,5 +526,26 @@ impl Search for Searcher {
             truncated: request.hidden,
             ..Default::default()
         })
+    }
+}
+
+/// Its programs are none, and need not be stopped.
+struct Still;
+
+impl Life for Still {
+    async fn freeze(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, FreezeRequest>,
+    ) -> ServiceResult<FreezeResponse> {
+        Response::ok(FreezeResponse::default())
+    }
+
+    async fn thaw(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ThawRequest>,
+    ) -> ServiceResult<ThawResponse> {
+        Response::ok(ThawResponse::default())
     }
 }

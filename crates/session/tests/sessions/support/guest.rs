@@ -27,6 +27,7 @@ pub async fn serve(io: tokio::io::DuplexStream, inside: Arc<Inside>) {
     let router = Router::new()
         .add_service(Arc::new(Programs(Arc::clone(&inside))))
         .add_service(Arc::new(Interpreters(Arc::clone(&inside))))
+        .add_service(Arc::new(Still))
         .add_service(Arc::new(Files(inside)));
     let rpc = ConnectRpcService::new(router);
     let service = service_fn(move |request: http::Request<Incoming>| answer(rpc.clone(), request));
@@ -318,5 +319,26 @@ impl Workspace for Files {
         _: ServiceRequest<'_, RemoveArtifactsRequest>,
     ) -> ServiceResult<RemoveArtifactsResponse> {
         Err(ConnectError::unimplemented("remove_artifacts"))
+    }
+}
+
+/// Its programs are none, and need not be stopped.
+struct Still;
+
+impl Life for Still {
+    async fn freeze(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, FreezeRequest>,
+    ) -> ServiceResult<FreezeResponse> {
+        Response::ok(FreezeResponse::default())
+    }
+
+    async fn thaw(
+        &self,
+        _: RequestContext,
+        _: ServiceRequest<'_, ThawRequest>,
+    ) -> ServiceResult<ThawResponse> {
+        Response::ok(ThawResponse::default())
     }
 }
