@@ -44,6 +44,6 @@ pub use problem::{log as log_error, status};
 pub use request::RouteLabel;
 pub use router::{openapi, router, tracked};
 pub use sandbox_auth::Auth;
-pub use serve::{ServeLimits, serve};
+pub use serve::{ServeLimits, Tls, TlsError, serve, serve_over};
 pub use state::{AppParts, AppState, HttpSettings, RoutePrefix, SessionBounds, StoreCheck};
 pub use trace::{Spans, TraceContext};

@@ -3,17 +3,25 @@
 //! `axum::serve` installs no timer, and without one hyper's header timeout does
 //! nothing; so connections are served here.
 
+mod preface;
 mod stall;
+mod tls;
 
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    io,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper_util::{
-    rt::{TokioIo, TokioTimer},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     time::{sleep, timeout},
@@ -21,10 +29,18 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
+use preface::Begun;
 use stall::StallGuard;
+pub use tls::{Tls, TlsError};
 
 /// Between two tries to accept when the machine has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Of one HTTP/2 connection; the SDKs of E2B open another one when these are taken.
+const MAX_STREAMS: u32 = 128;
+/// An HTTP/2 client that has gone without a word is noticed by these.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What a connection may take.
 #[derive(Clone, Debug)]
@@ -61,6 +77,18 @@ pub async fn serve(
     limits: ServeLimits,
     shutdown: impl Future<Output = ()>,
 ) {
+    serve_over(None, listener, router, limits, shutdown).await;
+}
+
+/// The same over TLS, where there is a certificate: HTTP/2 or HTTP/1.1, as the client
+/// likes. Without one it is HTTP/1.1.
+pub async fn serve_over(
+    tls: Option<Tls>,
+    listener: TcpListener,
+    router: Router,
+    limits: ServeLimits,
+    shutdown: impl Future<Output = ()>,
+) {
     let slots = Arc::new(Semaphore::new(limits.max_connections));
     let connections = TaskTracker::new();
     let finish = CancellationToken::new();
@@ -72,15 +100,15 @@ pub async fn serve(
                 return;
             };
             let stream = accept(&listener).await;
-            let connection = connection(
-                stream,
-                router.clone(),
-                limits.clone(),
-                finish.clone(),
-                abort.clone(),
-            );
+            let connection = Connection {
+                router: router.clone(),
+                limits: limits.clone(),
+                finish: finish.clone(),
+                abort: abort.clone(),
+            };
+            let tls = tls.clone();
             connections.spawn(async move {
-                connection.await;
+                connection.serve(stream, tls).await;
                 drop(slot);
             });
         }
@@ -131,35 +159,88 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(
-    stream: TcpStream,
+/// What one connection is served with.
+struct Connection {
     router: Router,
     limits: ServeLimits,
     finish: CancellationToken,
     abort: CancellationToken,
-) {
-    // Small answers must not wait for the client's acknowledgement.
-    if let Err(error) = stream.set_nodelay(true) {
-        debug!("failed to set TCP_NODELAY: {error}");
-    }
-    let stream = StallGuard::new(stream, limits.write_timeout);
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read_timeout)
-        .max_header_size(limits.max_header_bytes)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let mut connection = pin!(connection.with_upgrades());
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = finish.cancelled() => {
-            connection.as_mut().graceful_shutdown();
-            tokio::select! {
-                ended = connection => ended,
-                () = abort.cancelled() => return,
-            }
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, tls: Option<Tls>) {
+        // Small answers must not wait for the client's acknowledgement.
+        if let Err(error) = stream.set_nodelay(true) {
+            debug!("failed to set TCP_NODELAY: {error}");
         }
-    };
-    if let Err(error) = ended {
-        debug!("a connection ended: {error}");
+        let stream = StallGuard::new(stream, self.limits.write_timeout);
+        let Some(tls) = tls else {
+            return self.http1(stream).await;
+        };
+        let accepted = tokio::select! {
+            accepted = timeout(self.limits.header_read_timeout, tls.accept(stream)) => accepted,
+            () = self.finish.cancelled() => return,
+        };
+        match accepted {
+            Ok(Ok(stream)) if tls::is_http2(&stream) => self.http2(stream).await,
+            Ok(Ok(stream)) => self.http1(stream).await,
+            Ok(Err(error)) => debug!("a connection did not begin: {error}"),
+            Err(_) => debug!("a connection did not begin in time"),
+        }
+    }
+
+    async fn http1<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_read_timeout)
+            .max_header_size(self.limits.max_header_bytes)
+            .serve_connection(
+                TokioIo::new(stream),
+                TowerToHyperService::new(self.router.clone()),
+            );
+        let connection = connection.with_upgrades();
+        self.to_end(connection, |it| it.graceful_shutdown()).await;
+    }
+
+    async fn http2<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let stream = Begun::within(self.limits.header_read_timeout, stream);
+        let max_header_bytes = u32::try_from(self.limits.max_header_bytes).unwrap_or(u32::MAX);
+        let connection = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT)
+            .max_concurrent_streams(MAX_STREAMS)
+            .max_header_list_size(max_header_bytes)
+            .serve_connection(
+                TokioIo::new(stream),
+                TowerToHyperService::new(self.router.clone()),
+            );
+        self.to_end(connection, |it| it.graceful_shutdown()).await;
+    }
+
+    async fn to_end<C>(self, connection: C, finish: impl FnOnce(Pin<&mut C>))
+    where
+        C: Future<Output = hyper::Result<()>>,
+    {
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.finish.cancelled() => {
+                finish(connection.as_mut());
+                tokio::select! {
+                    ended = connection => ended,
+                    () = self.abort.cancelled() => return,
+                }
+            }
+        };
+        if let Err(error) = ended {
+            debug!("a connection ended: {error}");
+        }
     }
 }

@@ -158,10 +158,11 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     }
     announce(&format!("http://{address}"));
     let e2b = match e2b {
-        Some((address, parts)) => Some((
-            e2b::listen(address, false).await?,
-            e2b::router(parts, state.clone()),
-        )),
+        Some((address, parts)) => {
+            let tls = e2b::tls(&settings)?;
+            let listener = e2b::listen(address, tls.is_some()).await?;
+            Some((tls, listener, e2b::router(parts, state.clone())))
+        }
         None => None,
     };
     let begin = tokio::spawn(begin);
@@ -175,9 +176,10 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         ..ServeLimits::default()
     };
     let mut serving = JoinSet::new();
-    if let Some((listener, router)) = e2b {
+    if let Some((tls, listener, router)) = e2b {
         let stopped = stop.clone().cancelled_owned();
-        serving.spawn(sandbox_http::serve(
+        serving.spawn(sandbox_http::serve_over(
+            tls,
             listener,
             router,
             limits.clone(),
