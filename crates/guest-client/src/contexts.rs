@@ -44,6 +44,7 @@ pub(crate) fn message(request: RunRequest) -> Result<wire::RunInContextRequest> 
             ..Default::default()
         }
         .into(),
+        env: request.env.into_iter().collect(),
         ..Default::default()
     })
 }

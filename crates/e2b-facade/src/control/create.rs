@@ -126,7 +126,10 @@ fn spec(facade: &Facade, new: &NewSandbox) -> Answer<SandboxSpec> {
     })?;
     let usual = &facade.settings.http.sessions.spec;
     let mut env = usual.env.clone();
-    env.extend(environment(new.env_vars.clone().unwrap_or_default())?);
+    env.extend(environment(
+        "envVars",
+        new.env_vars.clone().unwrap_or_default(),
+    )?);
     Ok(SandboxSpec {
         image: template.image,
         env,
@@ -159,18 +162,22 @@ fn on_end(new: &NewSandbox) -> OnEnd {
     }
 }
 
-fn environment(env: BTreeMap<String, String>) -> Answer<BTreeMap<String, String>> {
+/// Variables of a program's environment, checked.
+pub(crate) fn environment(
+    field: &str,
+    env: BTreeMap<String, String>,
+) -> Answer<BTreeMap<String, String>> {
     for name in env.keys() {
         let good = !name.starts_with(|c: char| c.is_ascii_digit())
             && !name.is_empty()
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if !good {
-            return Err(Refusal::bad(
-                "`envVars` has a name that is not [A-Za-z_][A-Za-z0-9_]*",
-            ));
+            return Err(Refusal::bad(format!(
+                "`{field}` has a name that is not [A-Za-z_][A-Za-z0-9_]*"
+            )));
         }
     }
-    texts("envVars", env)
+    texts(field, env)
 }
 
 fn texts(field: &str, entries: BTreeMap<String, String>) -> Answer<BTreeMap<String, String>> {

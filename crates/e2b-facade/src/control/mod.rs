@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub(crate) use body::{parse, read};
+pub(crate) use create::environment;
 
 /// The name of the client that made a sandbox, which nobody looks at any more.
 const CLIENT_ID: &str = "sandboxd";

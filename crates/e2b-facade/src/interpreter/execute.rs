@@ -116,7 +116,7 @@ fn request(
         request_id: None,
         run: RunRequest {
             program: place.language.run(asked.code, Vec::new()),
-            env: environment(place, env)?,
+            env: environment(env)?,
             cwd: None,
             stdin: Bytes::new(),
             // The SDKs end what takes too long by going away.
@@ -136,14 +136,10 @@ fn request(
     })
 }
 
-fn environment(
-    place: &Place<'_>,
-    env: BTreeMap<String, String>,
-) -> Result<BTreeMap<String, String>, Refused> {
-    if place.context.is_some() && !env.is_empty() {
-        return Err(Plain::bad("env_vars are not taken by a context").into());
-    }
-    Ok(env)
+/// What a program's environment may hold.
+fn environment(env: BTreeMap<String, String>) -> Result<BTreeMap<String, String>, Refused> {
+    crate::control::environment("env_vars", env)
+        .map_err(|refusal| Plain::bad(refusal.message()).into())
 }
 
 /// Which run of its context it is, without those that nobody asked for.

@@ -10,18 +10,20 @@
 
 mod channel;
 mod driver;
+mod environment;
 mod interpreter;
 mod life;
 mod run;
 mod table;
 mod usage;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use connectrpc::{
     ConnectError, RequestContext, Response, ServiceRequest, ServiceResult, ServiceStream,
 };
 use driver::Driver;
+use environment::Around;
 use futures::stream;
 use interpreter::Spec;
 use life::{Context as Living, Work};
@@ -42,12 +44,14 @@ use crate::{
 };
 
 pub(crate) struct ContextService {
+    guest: Arc<Guest>,
     table: Table,
 }
 
 impl ContextService {
     pub fn new(guest: Arc<Guest>, starter: Starter) -> Self {
         Self {
+            guest: Arc::clone(&guest),
             table: Table::new(guest, starter),
         }
     }
@@ -63,12 +67,21 @@ impl Contexts for ContextService {
         if request.context.is_empty() || request.argv.is_empty() {
             return Err(error(ErrorCode::InvalidRequest, "context or argv is empty"));
         }
+        if !request.env.keys().all(|name| environment::is_name(name)) {
+            let detail = "env has a name that is not [A-Za-z_][A-Za-z0-9_]*";
+            return Err(error(ErrorCode::InvalidRequest, detail));
+        }
+        if request.env.values().any(|value| value.contains('\0')) {
+            return Err(error(ErrorCode::InvalidRequest, "env has a NUL character"));
+        }
+        let env: BTreeMap<String, String> = request.env.into_iter().collect();
+        let driver = Driver::named(&request.driver)?;
         let limits = request.limits.into_option().unwrap_or_default();
         let artifacts = request.artifacts.into_option();
         let make = Make {
             language: request.language,
             spec: Spec {
-                driver: Driver::named(&request.driver)?,
+                driver,
                 argv: request.argv,
                 data_bytes: (limits.data_bytes > 0).then_some(limits.data_bytes),
                 artifacts: artifacts.is_some(),
@@ -78,6 +91,7 @@ impl Contexts for ContextService {
         };
         let wish = Arc::new(Wish {
             code: request.code,
+            around: Around::of(driver, &env, &self.guest.env()),
             timeout: Duration::from_millis(request.timeout_ms.into()),
             grace: Duration::from_millis(request.grace_ms.into()),
             output_limit: request.output_limit_bytes,

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::{
     channel::{Channel, NoReply, Reply},
+    environment::Around,
     interpreter::{Interpreter, Process},
     usage,
 };
@@ -39,6 +40,7 @@ const MAX_BUNDLE_BYTES: usize = 1024 * 1024;
 /// What is run, and within which bounds.
 pub(super) struct Wish {
     pub code: String,
+    pub around: Option<Around>,
     pub timeout: Duration,
     pub grace: Duration,
     pub output_limit: u64,
@@ -217,7 +219,7 @@ async fn until_end(
 ) -> End {
     let (hush, hushed) = watch::channel(false);
     let control = process.control();
-    let mut exchange = pin!(exchange(channel, &wish.code, events, hushed));
+    let mut exchange = pin!(exchange(channel, wish, events, hushed));
     let cut_short = tokio::select! {
         biased;
         reply = &mut exchange => return by_reply(reply, process).await,
@@ -293,6 +295,33 @@ async fn stopped(process: &mut Process) -> End {
 
 /// Sends code and tells what it shows; gives its exit code.
 async fn exchange(
+    channel: &mut Channel,
+    wish: &Wish,
+    events: &EventSender,
+    hushed: watch::Receiver<bool>,
+) -> Result<i32, NoReply> {
+    let Some(around) = &wish.around else {
+        return ask(channel, &wish.code, events, hushed).await;
+    };
+    in_silence(channel, &around.before).await?;
+    let code = ask(channel, &wish.code, events, hushed).await?;
+    in_silence(channel, &around.after).await?;
+    Ok(code)
+}
+
+/// Code of ours, which tells the client nothing.
+async fn in_silence(channel: &mut Channel, code: &str) -> Result<(), NoReply> {
+    channel.ask(code).await?;
+    loop {
+        match channel.next().await? {
+            Reply::Ready => return Err(NoReply::Nonsense),
+            Reply::Done(_) => return Ok(()),
+            Reply::Raised(_) | Reply::Display(_) | Reply::Result(_) => {}
+        }
+    }
+}
+
+async fn ask(
     channel: &mut Channel,
     code: &str,
     events: &EventSender,

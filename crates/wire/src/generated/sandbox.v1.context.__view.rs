@@ -42,6 +42,10 @@ pub struct RunInContextRequestView<'a> {
     pub limits: ::buffa::MessageFieldView<
         super::super::__buffa::view::ContextLimitsView<'a>,
     >,
+    /// Set in the interpreter's environment for this run alone.
+    ///
+    /// Field 13: `env` (map)
+    pub env: ::buffa::MapView<'a, &'a str, &'a str>,
     pub __buffa_unknown_fields: ::buffa::UnknownFieldsView<'a>,
 }
 impl<'a> ::buffa::MessageView<'a> for RunInContextRequestView<'a> {
@@ -190,6 +194,47 @@ impl<'a> ::buffa::MessageView<'a> for RunInContextRequestView<'a> {
                 )?;
                 view.argv.push(__elem);
             }
+            13u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                let entry_bytes = ::buffa::types::borrow_bytes(&mut cur)?;
+                let mut entry_cur: &'a [u8] = entry_bytes;
+                let mut key = "";
+                let mut val = "";
+                ctx.register_element_memory(
+                    ::buffa::__private::element_footprint(&key)
+                        + ::buffa::__private::element_footprint(&val),
+                )?;
+                while !entry_cur.is_empty() {
+                    let entry_tag = ::buffa::encoding::Tag::decode(&mut entry_cur)?;
+                    match entry_tag.field_number() {
+                        1 => {
+                            ::buffa::encoding::check_wire_type(
+                                entry_tag,
+                                ::buffa::encoding::WireType::LengthDelimited,
+                            )?;
+                            key = ::buffa::types::borrow_str(&mut entry_cur)?;
+                        }
+                        2 => {
+                            ::buffa::encoding::check_wire_type(
+                                entry_tag,
+                                ::buffa::encoding::WireType::LengthDelimited,
+                            )?;
+                            val = ::buffa::types::borrow_str(&mut entry_cur)?;
+                        }
+                        _ => {
+                            ::buffa::encoding::skip_field_depth(
+                                entry_tag,
+                                &mut entry_cur,
+                                ctx.depth(),
+                            )?;
+                        }
+                    }
+                }
+                view.env.push(key, val);
+            }
             _ => {
                 ::buffa::encoding::skip_field_depth(tag, &mut cur, ctx.depth())?;
                 let span_len = before_tag.len() - cur.len();
@@ -246,6 +291,7 @@ impl<'a> ::buffa::MessageView<'a> for RunInContextRequestView<'a> {
                 }
                 None => ::buffa::MessageField::none(),
             },
+            env: self.env.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
             __buffa_unknown_fields: self.__buffa_unknown_fields.to_owned()?.into(),
             ..::core::default::Default::default()
         })
@@ -307,6 +353,12 @@ impl<'a> ::buffa::ViewEncode<'a> for RunInContextRequestView<'a> {
                 += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
                     + inner_size as u64;
         }
+        #[allow(clippy::for_kv_map)]
+        for (k, v) in &self.env {
+            let entry_size: u64 = 1u64 + ::buffa::types::string_encoded_len(k) as u64
+                + 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            size += 1u64 + ::buffa::encoding::varint_len(entry_size) as u64 + entry_size;
+        }
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -363,6 +415,28 @@ impl<'a> ::buffa::ViewEncode<'a> for RunInContextRequestView<'a> {
                 buf,
             );
             self.limits.write_to(__cache, buf);
+        }
+        for (k, v) in &self.env {
+            let entry_size: u64 = 1u64 + ::buffa::types::string_encoded_len(k) as u64
+                + 1u64 + ::buffa::types::string_encoded_len(v) as u64;
+            ::buffa::encoding::Tag::new(
+                    13u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::encoding::encode_varint(entry_size, buf);
+            ::buffa::encoding::Tag::new(
+                    1u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::types::encode_string(k, buf);
+            ::buffa::encoding::Tag::new(
+                    2u32,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )
+                .encode(buf);
+            ::buffa::types::encode_string(v, buf);
         }
         self.__buffa_unknown_fields.write_to(buf);
     }
@@ -440,6 +514,24 @@ impl<'__a> ::serde::Serialize for RunInContextRequestView<'__a> {
             if let ::core::option::Option::Some(__v) = self.limits.as_option() {
                 __map.serialize_entry("limits", __v)?;
             }
+        }
+        if !self.env.is_empty() {
+            struct _WM<'__a, '__x>(&'__x ::buffa::MapView<'__x, &'__a str, &'__a str>);
+            impl<'__a> ::serde::Serialize for _WM<'__a, '_> {
+                fn serialize<__S: ::serde::Serializer>(
+                    &self,
+                    __s: __S,
+                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                    use ::serde::ser::SerializeMap as _;
+                    let mut __m = __s
+                        .serialize_map(::core::option::Option::Some(self.0.len()))?;
+                    for (k, v) in self.0.iter_unique() {
+                        __m.serialize_entry(k, v)?;
+                    }
+                    __m.end()
+                }
+            }
+            __map.serialize_entry("env", &_WM(&self.env))?;
         }
         __map.end()
     }
@@ -612,6 +704,13 @@ impl RunInContextRequestOwnedView {
         &self,
     ) -> &::buffa::MessageFieldView<super::super::__buffa::view::ContextLimitsView<'_>> {
         &self.0.reborrow().limits
+    }
+    /// Set in the interpreter's environment for this run alone.
+    ///
+    /// Field 13: `env` (map)
+    #[must_use]
+    pub fn env(&self) -> &::buffa::MapView<'_, &'_ str, &'_ str> {
+        &self.0.reborrow().env
     }
 }
 impl ::core::convert::From<::buffa::OwnedView<RunInContextRequestView<'static>>>

@@ -105,6 +105,18 @@ pub struct RunInContextRequest {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_unset_message_field"
     )]
     pub limits: ::buffa::MessageField<ContextLimits, ::buffa::Inline<ContextLimits>>,
+    /// Set in the interpreter's environment for this run alone.
+    ///
+    /// Field 13: `env`
+    #[serde(
+        rename = "env",
+        skip_serializing_if = "::buffa::__private::HashMap::is_empty",
+        deserialize_with = "::buffa::json_helpers::null_as_default"
+    )]
+    pub env: ::buffa::__private::HashMap<
+        ::buffa::alloc::string::String,
+        ::buffa::alloc::string::String,
+    >,
     #[serde(skip)]
     #[doc(hidden)]
     pub __buffa_unknown_fields: ::buffa::UnknownFields,
@@ -124,6 +136,7 @@ impl ::core::fmt::Debug for RunInContextRequest {
             .field("spill_limit_bytes", &self.spill_limit_bytes)
             .field("artifacts", &self.artifacts)
             .field("limits", &self.limits)
+            .field("env", &self.env)
             .finish()
     }
 }
@@ -204,6 +217,12 @@ impl ::buffa::Message for RunInContextRequest {
                 += 1u64 + ::buffa::encoding::varint_len(inner_size as u64) as u64
                     + inner_size as u64;
         }
+        size
+            += ::buffa::map_codec::field_len::<
+                ::buffa::map_codec::Str,
+                ::buffa::map_codec::Str,
+                _,
+            >(&self.env, 1u64);
         size += self.__buffa_unknown_fields.encoded_len() as u64;
         ::buffa::saturate_size(size)
     }
@@ -260,6 +279,11 @@ impl ::buffa::Message for RunInContextRequest {
             );
             self.limits.write_to(__cache, buf);
         }
+        ::buffa::map_codec::write_field::<
+            ::buffa::map_codec::Str,
+            ::buffa::map_codec::Str,
+            _,
+        >(&self.env, 13u32, buf);
         self.__buffa_unknown_fields.write_to(buf);
     }
     fn merge_field(
@@ -369,6 +393,17 @@ impl ::buffa::Message for RunInContextRequest {
                     ctx,
                 )?;
             }
+            13u32 => {
+                ::buffa::encoding::check_wire_type(
+                    tag,
+                    ::buffa::encoding::WireType::LengthDelimited,
+                )?;
+                ::buffa::map_codec::merge_entry::<
+                    ::buffa::map_codec::Str,
+                    ::buffa::map_codec::Str,
+                    _,
+                >(&mut self.env, buf, ctx)?;
+            }
             _ => {
                 self.__buffa_unknown_fields
                     .push(::buffa::encoding::decode_unknown_field(tag, buf, ctx)?);
@@ -389,6 +424,7 @@ impl ::buffa::Message for RunInContextRequest {
         self.spill_limit_bytes = 0u64;
         self.artifacts = ::buffa::MessageField::none();
         self.limits = ::buffa::MessageField::none();
+        self.env.clear();
         self.__buffa_unknown_fields.clear();
     }
 }
