@@ -91,7 +91,7 @@ pub(super) async fn v2(
         after: match query.next_token.as_deref() {
             None | Some("") => None,
             Some(token) => Some(Place::parse(token).ok_or_else(|| {
-                Refusal::bad("`nextToken` is not one that this service has given")
+                Refusal::bad("Invalid next token: it is not one that this service has given")
             })?),
         },
     };
@@ -188,12 +188,27 @@ fn metadata(text: Option<&str>) -> Answer<BTreeMap<String, String>> {
     let Some(text) = text else {
         return Ok(BTreeMap::new());
     };
-    let once = percent_decode_str(&text.replace('+', " "))
-        .decode_utf8()
-        .map_err(|_| Refusal::bad("`metadata` is not UTF-8"))?
-        .into_owned();
-    let pairs = form_urlencoded::parse(once.as_bytes());
-    Ok(pairs.into_owned().collect())
+    let once = decoded(text)?;
+    let mut pairs = BTreeMap::new();
+    for pair in once.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair
+            .split_once('=')
+            .filter(|(_, value)| !value.contains('='))
+            .ok_or_else(not_metadata)?;
+        pairs.insert(decoded(name)?, decoded(value)?);
+    }
+    Ok(pairs)
+}
+
+fn decoded(text: &str) -> Answer<String> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    let decoded = decoded.map_err(|_| not_metadata())?;
+    Ok(decoded.into_owned())
+}
+
+fn not_metadata() -> Refusal {
+    Refusal::bad("Error parsing metadata: it is `name=value` with `&` between")
 }
 
 #[cfg(test)]
@@ -213,6 +228,9 @@ mod tests {
         assert_eq!(read("k=a%252Bb"), [pair("k", "a+b")]);
         assert_eq!(read("k=%25C3%25A4"), [pair("k", "ä")]);
         assert_eq!(read(""), []);
+        for bad in ["k", "k=v=w", "k=%FF"] {
+            assert!(metadata(Some(bad)).is_err(), "{bad}");
+        }
     }
 
     #[test]
