@@ -115,7 +115,7 @@ impl Shared {
             return Ok(());
         };
         if with_memory {
-            let freezing = freeze(&sandbox);
+            let freezing = sandbox.place.guest().freeze();
             match within(deadline::FREEZE, "the pause of the sandbox", freezing).await {
                 Ok(()) => return Ok(self.has_paused(session, "with its processes")),
                 Err(error) => warn!(
@@ -234,7 +234,7 @@ impl Shared {
             }
         };
         if let Some(sandbox) = frozen {
-            let thawing = thaw(&sandbox);
+            let thawing = sandbox.place.guest().thaw();
             if let Err(error) = within(deadline::FREEZE, "the end of the pause", thawing).await {
                 warn!(
                     session.tenant = %session.key().tenant, session.id = %session.key().session,
@@ -272,12 +272,4 @@ async fn turn(session: &Arc<Session>) -> Result<OwnedMutexGuard<()>> {
             Error::new(ErrorCode::Timeout, "the session was not ready in time")
         }),
     }
-}
-
-async fn freeze(sandbox: &Sandbox) -> Result<()> {
-    sandbox.place.guest().freeze().await
-}
-
-async fn thaw(sandbox: &Sandbox) -> Result<()> {
-    sandbox.place.guest().thaw().await
 }
