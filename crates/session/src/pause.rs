@@ -117,7 +117,10 @@ impl Shared {
         if with_memory {
             let freezing = sandbox.place.guest().freeze();
             match within(deadline::FREEZE, "the pause of the sandbox", freezing).await {
-                Ok(()) => return Ok(self.has_paused(session, "with its processes")),
+                Ok(()) => {
+                    self.has_paused(session, "with its processes");
+                    return Ok(());
+                }
                 Err(error) => warn!(
                     session.tenant = %session.key().tenant, session.id = %session.key().session,
                     "failed to freeze a sandbox, its files are kept: {}", chain(&error)
