@@ -23,6 +23,8 @@ MAX_PICTURE = 700_000
 
 # Takes bundles in the place of the folder; set by a context.
 sink = None
+# Gives the data of a figure or a table as more MIME types; set by a context.
+more_of = None
 
 _items = itertools.count()
 _figures = itertools.count(1)
@@ -91,7 +93,7 @@ def _display(thing):
     if _is(thing, "pandas", "DataFrame", "Series"):
         _put_table(thing)
         if sink is not None:
-            _put_bundle(_bundle(thing))
+            _put_bundle({**_bundle(thing), **_more(thing)})
     elif _is(thing, "matplotlib.figure", "Figure"):
         _put_figure(thing)
     elif _is(thing, "PIL.Image", "Image"):
@@ -107,10 +109,21 @@ def result_of(thing):
         if _is_news(thing, data):
             _put_file("plot", f"figure-{next(_figures)}.png", data)
         return _texts(_picture(thing, data))
-    bundle = _bundle(thing)
+    bundle = {**_bundle(thing), **_more(thing)}
     if isinstance(thing, str):
         bundle["text/plain"] = repr(thing)
     return _texts(bundle)
+
+
+def _more(thing):
+    is_figure = _is(thing, "matplotlib.figure", "Figure")
+    if more_of is None or not (is_figure or _is(thing, "pandas", "DataFrame")):
+        return {}
+    try:
+        return more_of(thing, is_figure)
+    except Exception:
+        # What is shown is shown without its data.
+        return {}
 
 
 # Tables
@@ -230,7 +243,7 @@ def _put_image(image):
 
 
 def _picture(thing, data):
-    return {"image/png": data, "text/plain": repr(thing)}
+    return {"image/png": data, "text/plain": repr(thing), **_more(thing)}
 
 
 def _put_figure(figure):

@@ -35,6 +35,7 @@ const OF_RUNS: Files = &[
 const OF_CONTEXTS: Files = &[
     SITECUSTOMIZE,
     DISPLAY,
+    ("charts.py", include_str!("charts.py")),
     (
         "context.py",
         include_str!("../contexts/programs/context.py"),

@@ -1,5 +1,7 @@
 //! What a context of Python shows: values, displays, figures, tables, exceptions.
 
+use serde_json::json;
+
 use crate::{
     guest::TestGuest,
     support::{json, py, python, run, wish},
@@ -205,4 +207,126 @@ async fn without_artifacts_it_displays_all_the_same() {
     let ran = run(&guest, request).await;
     assert_eq!(ran.results.len(), 3);
     assert!(ran.results[2].contains_key("image/png"));
+}
+
+const CHART: &str = "application/vnd.sandboxd.chart+json";
+const DATA: &str = "application/vnd.sandboxd.data+json";
+
+/// What the only display of the code has of a MIME type.
+async fn told(guest: &TestGuest, code: &str, mime: &str) -> serde_json::Value {
+    let ran = py(guest, code).await;
+    assert_eq!(ran.stderr(), "", "{code}");
+    assert_eq!(ran.results.len(), 1, "{code}: {:?}", ran.results);
+    ran.results[0]
+        .get(mime)
+        .map_or(json!(null), |text| json(text))
+}
+
+#[tokio::test]
+async fn a_figure_has_its_data_besides() {
+    let guest = TestGuest::start().await;
+    py(&guest, "import matplotlib.pyplot as plt").await;
+    let chart = told(
+        &guest,
+        "_ = plt.plot([1, 2], [3, float('nan')], label='a')\n_ = plt.title('T')\n_ = plt.xlabel('time (s)')",
+        CHART,
+    )
+    .await;
+    assert_eq!(
+        (
+            &chart["type"],
+            &chart["title"],
+            &chart["x_label"],
+            &chart["x_unit"],
+            &chart["x_scale"]
+        ),
+        (
+            &json!("line"),
+            &json!("T"),
+            &json!("time (s)"),
+            &json!("s"),
+            &json!("linear")
+        )
+    );
+    assert_eq!(
+        chart["elements"],
+        json!([{"label": "a", "points": [[1, 3.0], [2, null]]}])
+    );
+    assert!(chart["y_ticks"].as_array().unwrap().len() > 1);
+    for (code, kind, elements) in [
+        (
+            "_ = plt.scatter(['a', 'b'], [1, 2])",
+            "scatter",
+            json!([{"label": "Scatter 0", "points": [["a", 1.0], ["b", 2.0]]}]),
+        ),
+        (
+            "_ = plt.bar(['x', 'y'], [1, 2], label='g')\nplt.show()",
+            "bar",
+            json!([{"label": "x", "group": "g", "value": 1}, {"label": "y", "group": "g", "value": 2}]),
+        ),
+        (
+            "_ = plt.pie([1, 3], labels=['p', 'q'])",
+            "pie",
+            json!([{"label": "p", "angle": 90.0, "radius": 1}, {"label": "q", "angle": 270.0, "radius": 1}]),
+        ),
+        (
+            "_ = plt.boxplot([[1, 2, 3, 4, 20]])",
+            "box_and_whisker",
+            json!([{"label": "1", "min": 1.0, "first_quartile": 2.0, "median": 3.0,
+                    "third_quartile": 4.0, "max": 4.0, "outliers": [20.0]}]),
+        ),
+        (
+            "_ = plt.boxplot([[1, 2, 3, 4, 20]], patch_artist=True, vert=False)",
+            "box_and_whisker",
+            json!([{"label": "1", "min": 1.0, "first_quartile": 2.0, "median": 3.0,
+                    "third_quartile": 4.0, "max": 4.0, "outliers": [20.0]}]),
+        ),
+        (
+            "_ = plt.imshow([[1, 2]])\n_ = plt.colorbar()",
+            "unknown",
+            json!([]),
+        ),
+    ] {
+        let chart = told(&guest, code, CHART).await;
+        assert_eq!(
+            (&chart["type"], &chart["elements"]),
+            (&json!(kind), &elements),
+            "{code}"
+        );
+    }
+    let code = "figure, (left, right) = plt.subplots(1, 2)\n_ = left.plot([1, 2]); _ = right.bar(['u'], [1])\n_ = figure.suptitle('S')";
+    let chart = told(&guest, code, CHART).await;
+    assert_eq!(
+        (
+            &chart["type"],
+            &chart["title"],
+            &chart["elements"][1]["type"]
+        ),
+        (&json!("superchart"), &json!("S"), &json!("bar"))
+    );
+    // Too much of it is left out, and so is what fails.
+    assert_eq!(
+        told(&guest, "_ = plt.plot(range(10000))", CHART).await,
+        json!(null)
+    );
+    let code = "_ = plt.plot([1])\ndef fails(): raise ValueError\nplt.gca().get_title = fails";
+    assert_eq!(told(&guest, code, CHART).await, json!(null));
+}
+
+#[tokio::test]
+async fn a_table_has_its_columns_besides() {
+    let guest = TestGuest::start().await;
+    let code = "import pandas as pd\npd.DataFrame({'a': [1, None], 3: ['x', pd.NaT], 'd': pd.to_datetime(['2024-01-01', None])})";
+    let columns = json!({"a": [1.0, null], "3": ["x", null], "d": ["2024-01-01T00:00:00", null]});
+    assert_eq!(told(&guest, code, DATA).await, columns);
+    assert_eq!(told(&guest, "display(_)", DATA).await, columns);
+    let code = "pd.DataFrame({'a': range(100000)})";
+    assert_eq!(told(&guest, code, DATA).await, json!(null));
+}
+
+#[tokio::test]
+async fn nothing_is_loaded_before_there_is_data_to_tell() {
+    let guest = TestGuest::start().await;
+    let code = "import gc, sys\nlen([m for m in gc.get_objects() if isinstance(m, dict) and 'MAX_CHARTS' in m])";
+    assert_eq!(py(&guest, code).await.value(), Some("0"));
 }

@@ -24,17 +24,29 @@ def _load_display():
     load = getattr(getattr(builtins, "display", None), "load", None)
     if load is not None:
         return load()
-    import importlib.util
-
-    file = os.path.join(os.path.dirname(os.path.realpath(__file__)), "display.py")
-    spec = importlib.util.spec_from_file_location("_sandbox_display", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = _load("display")
     builtins.display = module.display
     return module
 
 
+def _load(name):
+    import importlib.util
+
+    file = os.path.join(os.path.dirname(os.path.realpath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location("_sandbox_" + name, file)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _more_of(thing, is_figure):
+    # Nothing is loaded before there is something to tell of.
+    _display.more_of = _load("charts").more_of
+    return _display.more_of(thing, is_figure)
+
+
 _display = _load_display()
+_display.more_of = _more_of
 _process = os.getpid()
 _main_thread = threading.main_thread()
 _lock = threading.Lock()
@@ -233,7 +245,8 @@ def _with_ipython(module):
         def compute_format_data(self, result):
             if _display._is(result, "matplotlib.figure", "Figure"):
                 return _display.result_of(result), {}
-            return super().compute_format_data(result)
+            found, metadata = super().compute_format_data(result)
+            return {**found, **_display._more(result)}, metadata
 
     class Publisher(DisplayPublisher):
         def publish(self, data, *_args, **_options):
