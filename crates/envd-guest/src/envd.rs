@@ -143,11 +143,11 @@ impl Envd {
                 });
             }
             let next = link_target(&path, &entry);
-            if next == path {
+            path = match next == path {
                 // What envd says of a link that it cannot follow.
-                return Ok(Found { path, entry: None });
-            }
-            path = next;
+                true => self.read_link(&path, shown).await?,
+                false => next,
+            };
         }
         Err(from_io(&std::io::Error::from_raw_os_error(40), shown))
     }
@@ -296,7 +296,7 @@ pub(crate) fn check_file(path: &Path, entry: &EntryInfo, shown: &str) -> Result<
 }
 
 /// What is there is the kernel's, and some of it envd's own, which may be root.
-fn check_place(path: &Path, shown: &str) -> Result<(), ConnectError> {
+pub(crate) fn check_place(path: &Path, shown: &str) -> Result<(), ConnectError> {
     match ["/proc", "/sys", "/dev"]
         .iter()
         .any(|top| path.starts_with(top))

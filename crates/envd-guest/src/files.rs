@@ -1,6 +1,10 @@
 //! Files through `/files`: bytes on their way, never more than were asked for.
 
-use std::{ops::Range, path::Path, time::Duration};
+use std::{
+    ops::Range,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use connectrpc::{
@@ -18,7 +22,7 @@ use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use uuid::Uuid;
 
 use crate::{
-    envd::{Envd, text},
+    envd::{Envd, size, text},
     transport::Body,
     words::{lies, of_call, of_status},
 };
@@ -41,6 +45,10 @@ fn gone() -> ConnectError {
 
 /// A part of a file on its way.
 pub(crate) struct Download {
+    envd: Envd,
+    path: PathBuf,
+    /// How large the file must be for all that was asked for.
+    end: u64,
     body: Body,
     /// Of what comes, when envd sends more than the part.
     skip: u64,
@@ -55,7 +63,10 @@ impl Download {
             let Some(frame) = frame.await.map_err(|_| late())? else {
                 return Ok(None);
             };
-            let Ok(mut data) = frame.map_err(|_| gone())?.into_data() else {
+            let Ok(frame) = frame else {
+                return self.broken_off().await;
+            };
+            let Ok(mut data) = frame.into_data() else {
                 continue;
             };
             let skipped = usize::try_from(self.skip).unwrap_or(usize::MAX);
@@ -69,6 +80,16 @@ impl Download {
             }
         }
         Ok(None)
+    }
+
+    /// envd has said how much comes, and cannot take it back when the file has become
+    /// shorter.
+    async fn broken_off(&mut self) -> Result<Option<Bytes>, ConnectError> {
+        self.left = 0;
+        match self.envd.exists(&self.path, "the file").await? {
+            Some(entry) if size(&entry) >= self.end => Err(gone()),
+            _ => Ok(None),
+        }
     }
 
     /// All of it; the caller has bounded how much that may be.
@@ -108,6 +129,9 @@ impl Envd {
         };
         let is_gone = answer.status() == StatusCode::RANGE_NOT_SATISFIABLE;
         Ok(Download {
+            envd: self.clone(),
+            path: path.to_owned(),
+            end: part.end,
             body: answer.into_body(),
             skip,
             left: if is_gone {

@@ -34,6 +34,7 @@ mod contexts;
 mod envd;
 mod files;
 mod listing;
+mod own_folder;
 mod process;
 mod run;
 mod search;

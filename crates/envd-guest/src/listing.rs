@@ -18,6 +18,8 @@ use crate::{
 
 /// Deeper than anybody's project, and no depth that somebody makes on purpose.
 const MAX_DEPTH: u32 = 64;
+/// Names below a longer path cannot be asked for.
+const MAX_PATH_BYTES: usize = 4096 - 256;
 /// Entries that are held at once.
 const MAX_ENTRIES: usize = 300_000;
 
@@ -48,18 +50,25 @@ impl Envd {
     ) -> Result<Listing, ConnectError> {
         match self.list(root, MAX_DEPTH, shown).await {
             Ok(found) => {
-                let is_partial = found.len() > MAX_ENTRIES;
-                let entries = found
-                    .into_iter()
-                    .take(MAX_ENTRIES)
-                    .filter_map(|entry| Some((below(root, &entry)?, entry)));
-                Ok(Listing {
-                    entries: entries.collect(),
-                    is_partial,
-                })
+                let mut listing = Listing {
+                    is_partial: found.len() > MAX_ENTRIES,
+                    entries: BTreeMap::new(),
+                };
+                for entry in found.into_iter().take(MAX_ENTRIES) {
+                    let Some(path) = below(root, &entry) else {
+                        continue;
+                    };
+                    // What is in it is not told.
+                    listing.is_partial |= is_folder(&entry)
+                        && (path.components().count() >= MAX_DEPTH as usize
+                            || entry.path.len() > MAX_PATH_BYTES);
+                    listing.entries.insert(path, entry);
+                }
+                Ok(listing)
             }
-            Err(cause) if is_too_large(&cause) => self.by_folder(root, shown, until).await,
-            Err(cause) => Err(cause),
+            Err(cause) if is_final(&cause) => Err(cause),
+            // Too large, or a folder in it that envd cannot read.
+            Err(_) => self.by_folder(root, shown, until).await,
         }
     }
 
@@ -79,10 +88,14 @@ impl Envd {
                 listing.is_partial = true;
                 break;
             }
-            let Ok(found) = self.list(&folder, 1, shown).await else {
+            let found = match self.list(&folder, 1, shown).await {
+                Ok(found) => found,
+                Err(cause) if folder == root => return Err(cause),
                 // It has gone, may be closed, or is too large by itself.
-                listing.is_partial = true;
-                continue;
+                Err(_) => {
+                    listing.is_partial = true;
+                    continue;
+                }
             };
             for entry in found {
                 let Some(path) = below(root, &entry) else {
@@ -101,8 +114,15 @@ impl Envd {
     }
 }
 
-fn is_too_large(cause: &ConnectError) -> bool {
-    attached(cause) == Some(ErrorCode::TooLarge)
+/// Of the folder itself, or of the sandbox.
+fn is_final(cause: &ConnectError) -> bool {
+    match attached(cause) {
+        Some(code) => matches!(
+            code,
+            ErrorCode::NotFound | ErrorCode::NotADirectory | ErrorCode::SandboxLost
+        ),
+        None => true,
+    }
 }
 
 /// Of a single folder, in the order of names.

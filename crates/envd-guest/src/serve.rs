@@ -103,6 +103,10 @@ impl Services {
             || ["/files", "/health", "/metrics", "/envs"].contains(&path);
         Ok(match (request.method(), path) {
             (&Method::POST, "/init") => init(&self.state, request).await,
+            // envd has no way to them; who has one to the sandbox goes past it.
+            (_, path) if path.starts_with("/ports/") => {
+                plain(StatusCode::BAD_GATEWAY, "port is not open")
+            }
             _ if is_envds => pass_on(&self.state.envd, request).await,
             _ => plain(StatusCode::NOT_FOUND, "there is no such route"),
         })

@@ -3,10 +3,14 @@
 //! Each is a program with arguments. Where a shell is needed, its script is one of the
 //! constants here, and what came from a caller is an argument of it and never its text.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use connectrpc::{ConnectError, client::ServerStream};
 use guest_parts::error::error;
+use http::StatusCode;
 use sandbox_core::ErrorCode;
 use sandbox_wire::process::{
     __buffa::{
@@ -18,9 +22,9 @@ use sandbox_wire::process::{
 use tokio::time::timeout;
 
 use crate::{
-    envd::{Envd, text},
+    envd::{CALL_LIMIT, Envd, not_found, text},
     transport::Body,
-    words::{lies, of_call},
+    words::{lies, of_call, of_path, of_status},
 };
 
 /// Of a file within the sandbox, whose disk may be slow.
@@ -93,19 +97,12 @@ impl Envd {
         limit: Duration,
         what: &str,
     ) -> Result<(), ConnectError> {
-        let said = self
-            .tool(argv, limit)
-            .await
-            .map_err(|cause| crate::words::of_path(&cause, what))?;
-        if said.code == 0 {
-            return Ok(());
+        let said = self.tool(argv, limit).await;
+        let said = said.map_err(|cause| of_path(&cause, what))?;
+        match said.code {
+            0 => Ok(()),
+            _ => Err(refused(&said, what)),
         }
-        let words = String::from_utf8_lossy(&said.stderr);
-        Err(crate::words::of_status(
-            http::StatusCode::INTERNAL_SERVER_ERROR,
-            words.trim_end(),
-            what,
-        ))
     }
 
     pub(crate) async fn set_mode(
@@ -117,7 +114,7 @@ impl Envd {
         let mode = format!("{mode:o}");
         for some in in_parts(&texts(paths)?) {
             let argv = [&["chmod", &mode, "--"], some.as_slice()].concat();
-            self.do_with(&argv, crate::envd::CALL_LIMIT, shown).await?;
+            self.do_with(&argv, CALL_LIMIT, shown).await?;
         }
         Ok(())
     }
@@ -125,7 +122,7 @@ impl Envd {
     /// A folder that must be empty.
     pub(crate) async fn remove_folder(&self, path: &Path, shown: &str) -> Result<(), ConnectError> {
         let argv = ["rmdir", "--", &text(path)?];
-        self.do_with(&argv, crate::envd::CALL_LIMIT, shown).await
+        self.do_with(&argv, CALL_LIMIT, shown).await
     }
 
     pub(crate) async fn append(
@@ -135,7 +132,25 @@ impl Envd {
         shown: &str,
     ) -> Result<(), ConnectError> {
         let argv = ["/bin/sh", "-c", APPEND, "sh", &text(source)?, &text(to)?];
-        self.do_with(&argv, crate::envd::CALL_LIMIT, shown).await
+        self.do_with(&argv, CALL_LIMIT, shown).await
+    }
+
+    /// Where a link leads that leads to nothing, whose folder must be there.
+    pub(crate) async fn read_link(
+        &self,
+        path: &Path,
+        shown: &str,
+    ) -> Result<PathBuf, ConnectError> {
+        let argv = ["readlink", "-v", "-f", "--", &text(path)?];
+        let said = self.tool(&argv, CALL_LIMIT).await;
+        let said = said.map_err(|cause| of_path(&cause, shown))?;
+        let target = String::from_utf8_lossy(&said.stdout);
+        let target = Path::new(target.trim_end_matches('\n'));
+        match (said.code, target.is_absolute()) {
+            (0, true) if target != path => Ok(target.to_owned()),
+            (0, _) => Err(not_found(shown)),
+            _ => Err(refused(&said, shown)),
+        }
     }
 
     pub(crate) async fn copy(
@@ -146,7 +161,7 @@ impl Envd {
     ) -> Result<(), ConnectError> {
         let folder = to.parent().unwrap_or(Path::new("/"));
         let make = ["mkdir", "-p", "--", &text(folder)?];
-        self.do_with(&make, crate::envd::CALL_LIMIT, shown).await?;
+        self.do_with(&make, CALL_LIMIT, shown).await?;
         let argv = ["cp", "--", &text(source)?, &text(to)?];
         self.do_with(&argv, COPY_LIMIT, shown).await
     }
@@ -160,10 +175,16 @@ impl Envd {
         let words = links.iter().flat_map(|(target, place)| [*target, *place]);
         for some in in_parts(&texts(&words.collect::<Vec<_>>())?) {
             let argv = [&["/bin/sh", "-c", LINK, "sh"], some.as_slice()].concat();
-            self.do_with(&argv, crate::envd::CALL_LIMIT, shown).await?;
+            self.do_with(&argv, CALL_LIMIT, shown).await?;
         }
         Ok(())
     }
+}
+
+/// What a program that did not do it says why.
+fn refused(said: &Said, what: &str) -> ConnectError {
+    let words = String::from_utf8_lossy(&said.stderr);
+    of_status(StatusCode::INTERNAL_SERVER_ERROR, words.trim_end(), what)
 }
 
 fn texts(paths: &[&Path]) -> Result<Vec<String>, ConnectError> {

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     envd::not_found,
+    own_folder::clear,
     state::{State, random},
 };
 
@@ -47,7 +48,7 @@ pub(crate) async fn import(
         ));
     }
     let at_top = into == state.workspace;
-    let staging = Staging::new(state);
+    let staging = Staging::new(state).await?;
     let (sender, mut input) = pipe::input();
     let (mut sending, steps) = stage();
     let (tell, told) = oneshot::channel();
@@ -81,10 +82,8 @@ pub(crate) async fn import(
     drop(sender);
     let told = match result {
         Ok(_) => told.await,
-        Err(cause) => {
-            staging.remove().await;
-            return Err(cause);
-        }
+        // What is under way is removed when nothing comes of it any more.
+        Err(cause) => return Err(cause),
     };
     let told =
         told.unwrap_or_else(|_| Err(error(ErrorCode::Internal, "the archive's thread is gone")));
@@ -116,12 +115,12 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    fn new(state: &Arc<State>) -> Self {
-        let own = state.workspace.join(OWN_FOLDER);
-        Self {
+    async fn new(state: &Arc<State>) -> Result<Self, ConnectError> {
+        let name = format!("import-{}", random());
+        Ok(Self {
+            path: Some(state.own_folder(&name).await?),
             state: Arc::clone(state),
-            path: Some(own.join(format!("import-{}", random()))),
-        }
+        })
     }
 
     fn path(&self) -> PathBuf {
@@ -150,7 +149,7 @@ impl Drop for Staging {
         {
             let envd = self.state.envd.clone();
             runtime.spawn(async move {
-                let _ = envd.remove_all(&path, "the archive").await;
+                clear(&envd, &path).await;
             });
         }
     }

@@ -98,6 +98,7 @@ impl Spill {
     }
 
     async fn start(&self) -> Option<Box<Writing>> {
+        self.to.state.own_folder("output").await.ok()?;
         let mut upload = self.to.state.envd.upload(Some(&self.path())).ok()?;
         upload.file(self.name, self.name).await.ok()?;
         Some(Box::new(Writing {

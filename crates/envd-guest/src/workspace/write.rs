@@ -10,7 +10,7 @@ use guest_parts::{
 use sandbox_wire::sandbox::v1::{EditRequest, EditResponse, WriteRequest, WriteResponse};
 
 use crate::{
-    envd::{Envd, Found, check_file, size},
+    envd::{Envd, Found, check_file, check_place, size},
     state::{State, random},
     words::lies,
 };
@@ -27,6 +27,7 @@ pub(super) async fn write(
         return Err(is_a_directory(&shown));
     }
     let found = state.envd.find(&file, &shown).await?;
+    check_place(&found.path, &shown)?;
     match &found.entry {
         Some(entry) => check_file(&found.path, entry, &shown)?,
         // envd makes the folders that a file is in; here they are made when asked for.
