@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use connectrpc::{
     ConnectError,
     client::{ClientBody, ClientTransport as _, full_body},
@@ -33,7 +33,7 @@ const STEP_LIMIT: Duration = Duration::from_secs(25);
 const MAX_ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Pieces of an upload that wait.
 const AHEAD: usize = 4;
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
 
 fn late() -> ConnectError {
     of_call(&ConnectError::deadline_exceeded(""))
@@ -157,6 +157,7 @@ impl Envd {
             answer: Some(answer),
             boundary,
             begun: false,
+            small: BytesMut::new(),
         })
     }
 
@@ -169,9 +170,7 @@ impl Envd {
     ) -> Result<(), ConnectError> {
         let mut upload = self.upload(Some(path))?;
         upload.file("file", shown).await?;
-        for piece in data.chunks(PIECE_BYTES) {
-            upload.write(Bytes::copy_from_slice(piece), shown).await?;
-        }
+        upload.write(data, shown).await?;
         upload.finish(shown).await
     }
 
@@ -256,6 +255,9 @@ pub(crate) struct Upload {
     answer: Option<JoinHandle<Result<Response<Body>, ConnectError>>>,
     boundary: String,
     begun: bool,
+    /// Not sent yet: HTTP/2 takes many small pieces for an attack, and a single empty one
+    /// too many for the end of the connection.
+    small: BytesMut,
 }
 
 impl Upload {
@@ -270,11 +272,22 @@ impl Upload {
              filename=\"{name}\"\r\nContent-Type: application/octet-stream\r\n\r\n",
             self.boundary
         );
-        self.write(head.into(), shown).await
+        self.write(head.as_bytes(), shown).await
     }
 
-    /// Waits for envd to take it.
-    pub async fn write(&mut self, data: Bytes, shown: &str) -> Result<(), ConnectError> {
+    /// Waits for envd to take what came before.
+    pub async fn write(&mut self, data: &[u8], shown: &str) -> Result<(), ConnectError> {
+        for piece in data.chunks(PIECE_BYTES) {
+            self.small.extend_from_slice(piece);
+            if self.small.len() >= PIECE_BYTES {
+                self.flush(shown).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush(&mut self, shown: &str) -> Result<(), ConnectError> {
+        let data = self.small.split().freeze();
         let Some(sender) = &self.sender else {
             return Err(gone());
         };
@@ -291,7 +304,8 @@ impl Upload {
 
     pub async fn finish(mut self, shown: &str) -> Result<(), ConnectError> {
         let tail = format!("\r\n--{}--\r\n", self.boundary);
-        self.write(tail.into(), shown).await?;
+        self.write(tail.as_bytes(), shown).await?;
+        self.flush(shown).await?;
         self.sender = None;
         self.answer(shown).await
     }

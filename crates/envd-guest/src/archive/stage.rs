@@ -101,7 +101,7 @@ impl Receiving {
                 Step::File(path, mode) => self.file(path, mode).await?,
                 Step::Data(data) => {
                     if let Some(upload) = &mut self.upload {
-                        upload.write(data, "the archive").await?;
+                        upload.write(&data, "the archive").await?;
                     }
                 }
                 Step::Copy(path, earlier) => self.copy(path, &earlier).await?,

@@ -2,7 +2,6 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use bytes::Bytes;
 use guest_parts::OWN_FOLDER;
 use sandbox_wire::sandbox::v1::OutputFile;
 use sha2::{Digest as _, Sha256};
@@ -128,8 +127,7 @@ impl Spill {
 }
 
 async fn add(mut writing: Box<Writing>, data: &[u8]) -> At {
-    let sent = writing.upload.write(Bytes::copy_from_slice(data), "output");
-    if sent.await.is_err() {
+    if writing.upload.write(data, "output").await.is_err() {
         return At::Nowhere;
     }
     writing.hash.update(data);
