@@ -19,7 +19,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -61,6 +61,8 @@ pub(crate) struct Disk {
     /// `None`: the storage has a limit of its own, or there is none.
     limit: Option<u64>,
     full: AtomicBool,
+    /// How much there was at the last look.
+    used: AtomicU64,
     /// What is no program yet; held while programs are limited.
     idle: Mutex<Idle>,
     stirred: Notify,
@@ -76,6 +78,7 @@ impl Disk {
             workspace,
             limit,
             full: AtomicBool::new(false),
+            used: AtomicU64::new(0),
             idle: Mutex::default(),
             stirred: Notify::new(),
         }
@@ -107,6 +110,23 @@ impl Disk {
                     ByteSize(limit)
                 ),
             )),
+            _ => Ok(()),
+        }
+    }
+
+    /// How much a call may add to a file there, as far as the last look tells.
+    pub fn check_room(&self, file: &Path, added: u64) -> Result<(), ConnectError> {
+        let limit = self.limit.filter(|_| file.starts_with(&self.workspace));
+        match limit {
+            Some(limit) if added > limit.saturating_sub(self.used.load(Ordering::Relaxed)) => {
+                Err(error(
+                    ErrorCode::NoSpace,
+                    format!(
+                        "it would be more than the {} of the workspace",
+                        ByteSize(limit)
+                    ),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -167,6 +187,7 @@ impl Disk {
             && used.bytes > limit.saturating_add(limit / EXCESS);
         seen.full_at = full.then_some(used.bytes);
         self.full.store(full, Ordering::Relaxed);
+        self.used.store(used.bytes, Ordering::Relaxed);
         // What it runs later on could not write, however much room there is then.
         let idle = self.idle();
         let programs = idle.programs(me, &Tree::now());

@@ -240,6 +240,10 @@ async fn a_watched_folder_tells_what_happens_in_it() {
         until(&mut frames, "REMOVE g").await,
         ["CHMOD f", "RENAME f", "CREATE g", "REMOVE g"]
     );
+    // What a call writes comes into its place whole, and is told as if it were written there.
+    let up = http(&guest, "POST", "/files?path=f", &[OCTETS], "x").await;
+    assert_eq!(up.status, 200);
+    assert_eq!(until(&mut frames, "WRITE f").await, ["CREATE f", "WRITE f"]);
     for (path, expected) in [("none", "not_found"), ("sub/unseen", "invalid_argument")] {
         let mut frames = guest
             .wire
@@ -875,10 +879,14 @@ async fn the_folder_that_an_empty_path_means_can_be_set() {
 #[tokio::test]
 async fn an_upload_to_a_full_workspace_is_507() {
     let guest = WireGuest::with(&["--disk-bytes", "100000"]).await;
-    let upload = async || http(&guest, "POST", "/files?path=f", &[OCTETS], vec![7; 200_000]).await;
+    let upload =
+        async |bytes| http(&guest, "POST", "/files?path=f", &[OCTETS], vec![7; bytes]).await;
+    // What has no room at all is never taken.
+    assert_eq!(upload(200_000).await.status, 507);
+    assert_eq!(upload(90_000).await.status, 200);
     // Looked at now and then: the first may find room.
     for _ in 0..500 {
-        let answer = upload().await;
+        let answer = upload(90_000).await;
         if answer.status == 507 {
             assert_eq!(answer.json()["code"], 507);
             return;

@@ -422,6 +422,8 @@ _BY_METHOD = (
     ("_repr_jpeg_", "image/jpeg"),
     ("_repr_latex_", "text/latex"),
     ("_repr_json_", "application/json"),
+    ("_repr_javascript_", "application/javascript"),
+    ("_repr_pdf_", "application/pdf"),
 )
 
 
@@ -474,7 +476,7 @@ def _texts(bundle):
             data = base64.b64encode(data).decode()
         elif not isinstance(data, str):
             data = json.dumps(data, default=str)
-        is_picture = sink is not None and str(mime).startswith("image/")
+        is_picture = sink is not None and str(mime).startswith(("image/", "application/pdf"))
         if len(data) <= (MAX_PICTURE if is_picture else MAX_TEXT):
             small[str(mime)] = data
         elif mime == "text/html":

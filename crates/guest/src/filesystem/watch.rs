@@ -4,7 +4,7 @@
 //! takes them: a watch has neither a thread nor a buffer of its own.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs, io,
     mem::MaybeUninit,
     os::{fd::OwnedFd, unix::ffi::OsStrExt as _},
@@ -25,7 +25,7 @@ use super::entry::entry_info;
 use crate::{
     blocking::blocking,
     error::{error, from_io},
-    workspace::open::check_dir,
+    workspace::{open::check_dir, replace::is_fresh},
 };
 
 /// Events that are taken at once.
@@ -154,6 +154,8 @@ struct Watched {
     folders: HashMap<i32, PathBuf>,
     /// The kernel has dropped events: what comes after tells half the story.
     has_overflowed: bool,
+    /// Of files of the guest's own that were renamed, and are to be seen in their places.
+    written: HashSet<u32>,
 }
 
 impl Watched {
@@ -165,6 +167,7 @@ impl Watched {
             wanted,
             folders: HashMap::new(),
             has_overflowed: false,
+            written: HashSet::new(),
         };
         watched.watch(PathBuf::new(), WatchFlags::empty())?;
         if wanted.recursive {
@@ -261,8 +264,23 @@ impl Watched {
                     // Without a name it is about a folder of ours, which the one above tells too.
                     let folder = self.folders.get(&event.wd());
                     if let (Some(folder), Some(name)) = (folder, event.file_name()) {
-                        let name = std::ffi::OsStr::from_bytes(name.to_bytes());
-                        changes.push((event.events(), folder.join(name)));
+                        let (flags, name) = (event.events(), name.to_bytes());
+                        if is_fresh(name) {
+                            if flags.contains(ReadFlags::MOVED_FROM)
+                                && self.written.len() < MAX_EVENTS
+                            {
+                                self.written.insert(event.cookie());
+                            }
+                            continue;
+                        }
+                        let path = folder.join(std::ffi::OsStr::from_bytes(name));
+                        // As if it had been written there.
+                        let is_written = flags.contains(ReadFlags::MOVED_TO)
+                            && self.written.remove(&event.cookie());
+                        changes.push((flags, path.clone()));
+                        if is_written {
+                            changes.push((ReadFlags::MODIFY, path));
+                        }
                     }
                 }
                 Err(Errno::AGAIN) => return Ok(changes),

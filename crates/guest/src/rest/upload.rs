@@ -1,7 +1,7 @@
 //! `POST /files`: each file goes to the disk as it comes, and into its place
 //! when it is complete.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{collections::HashSet, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use connectrpc::ConnectError;
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     blocking::blocking,
+    disk::Disk,
     filesystem::metadata::{self, Metadata},
     state::Guest,
     workspace::{open::make_parents, replace::Replacement},
@@ -52,11 +53,14 @@ struct Upload {
     replacement: Replacement,
     path: PathBuf,
     shown: String,
+    disk: Arc<Disk>,
+    written: u64,
 }
 
 impl Upload {
     async fn start(guest: &Guest, path: PathBuf) -> Result<Self, ConnectError> {
         guest.disk.check()?;
+        let disk = Arc::clone(&guest.disk);
         blocking(move |_| {
             let shown = path.to_string_lossy().into_owned();
             make_parents(&path, &shown)?;
@@ -65,12 +69,17 @@ impl Upload {
                 replacement,
                 path,
                 shown,
+                disk,
+                written: 0,
             })
         })
         .await
     }
 
     async fn write(mut self, data: Bytes) -> Result<Self, ConnectError> {
+        self.written = self.written.saturating_add(data.len() as u64);
+        // A file that comes fast would be there before anybody looked.
+        self.disk.check_room(&self.path, self.written)?;
         blocking(move |_| {
             self.replacement.write(&data)?;
             Ok(self)

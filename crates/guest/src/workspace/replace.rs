@@ -13,6 +13,13 @@ use super::open::{check_dir, check_file, target};
 use crate::error::from_io;
 
 pub(super) const DEFAULT_MODE: u32 = 0o644;
+const FRESH: &str = ".write-";
+
+/// Whether a file with this name is one that is being written.
+pub(crate) fn is_fresh(name: &[u8]) -> bool {
+    let number = name.strip_prefix(FRESH.as_bytes());
+    number.is_some_and(|it| it.len() == 16 && it.iter().all(u8::is_ascii_hexdigit))
+}
 
 /// A file that is being written beside the place it is for; it is removed
 /// unless it gets there.
@@ -39,7 +46,7 @@ impl Replacement {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
             .map_err(|errno| from_io(&errno.into(), shown))?;
-        let fresh = parent.join(format!(".write-{:016x}", u64::from_ne_bytes(random)));
+        let fresh = parent.join(format!("{FRESH}{:016x}", u64::from_ne_bytes(random)));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
