@@ -23,6 +23,8 @@ if [ "${1:-run}" = test ]; then
 	# Of the languages; a program outside /usr is of no use to a sandbox.
 	usr() { [ -x "/usr/bin/$1" ] || missing+=("$2"); }
 	usr node nodejs
+	# SDKs from its registry.
+	need npm npm
 	usr esbuild esbuild
 	usr ruby ruby
 	usr php php-cli
