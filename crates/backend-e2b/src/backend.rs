@@ -24,10 +24,10 @@ use tokio::{
 use tracing::{info, warn};
 
 use crate::{
-    config::{Door, E2bConfig},
+    config::E2bConfig,
     control::{Control, Pausing},
     door::{Entrance, greet},
-    enter::Ways,
+    enter::{Entered, Ways},
     envd::Envd,
     error::unavailable,
     guest::Program,
@@ -35,6 +35,7 @@ use crate::{
     names,
     place::{E2bPlace, Running},
     slots::{Slot, Slots, Theirs},
+    usage::Told,
 };
 
 /// How long an earlier sandbox with the same id may take to be gone.
@@ -102,7 +103,7 @@ impl Inner {
         if !self.cannot_pause.load(Ordering::Relaxed) {
             capabilities.insert(Capability::PersistentWorkspace);
         }
-        if self.config.python_preload.is_some() && self.config.door != Door::Envd {
+        if self.config.python_preload.is_some() && !self.ways.is_alone() {
             capabilities.insert(Capability::WarmPython);
         }
         if self.config.allow_internet {
@@ -254,13 +255,14 @@ impl Inner {
             env: spec.env.clone(),
         };
         let entering = async {
-            let guest = self.ways.enter(&entrance, fresh).await?;
-            greet(&guest, &guest_config).await?;
-            Ok::<_, Error>(guest)
+            let entered = self.ways.enter(&entrance, fresh).await?;
+            greet(&entered.guest, &guest_config).await?;
+            Ok::<_, Error>(entered)
         };
-        let guest = timeout(self.config.start_timeout, entering)
+        let Entered { guest, alone } = timeout(self.config.start_timeout, entering)
             .await
             .map_err(|_| unavailable("the sandbox did not start in time"))??;
+        let told = alone.then(|| Told::new(self.control.clone(), sandbox.sandbox_id.clone()));
         let running = Running {
             control: self.control.clone(),
             envd,
@@ -269,7 +271,7 @@ impl Inner {
         };
         let (inner, id) = (Arc::clone(self), id.clone());
         let rest = move || inner.rest(&id);
-        Ok(E2bPlace::new(guest, spec.clone(), running, rest))
+        Ok(E2bPlace::new(guest, told, spec.clone(), running, rest))
     }
 
     /// A sandbox whose guest has ended is paused soon.

@@ -9,7 +9,8 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use bytes::Bytes;
 use connectrpc::client::full_body;
 use e2b_wire::{
-    ConnectSandbox, ListedSandbox, NewSandbox, PauseSandbox, Sandbox, SandboxTimeout, headers,
+    ConnectSandbox, ListedSandbox, NewSandbox, PauseSandbox, Sandbox, SandboxMetric,
+    SandboxTimeout, headers,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use sandbox_core::{Error, Result};
@@ -174,6 +175,18 @@ impl Control {
             }
             _ => Err(refusal("pause a sandbox", &answer)),
         }
+    }
+
+    /// The newest of what it used; `None` where nothing is known yet.
+    pub async fn memory_used(&self, id: &str) -> Result<Option<u64>> {
+        let call = Call::new(Method::GET, format!("/sandboxes/{id}/metrics"));
+        let answer = self.call(&call).await?;
+        if answer.status != StatusCode::OK {
+            return Err(refusal("tell what a sandbox uses", &answer));
+        }
+        let metrics: Vec<SandboxMetric> = read("what a sandbox uses", &answer)?;
+        let newest = metrics.iter().max_by_key(|it| it.timestamp_unix);
+        Ok(newest.map(|it| it.mem_used))
     }
 
     /// Ends it and all that it has; none is fine.

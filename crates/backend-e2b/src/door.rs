@@ -21,12 +21,13 @@ use tokio_tungstenite::{
     client_async_with_config,
     tungstenite::{self, client::IntoClientRequest as _},
 };
+use tracing::debug;
 
 use crate::{
     config::E2bConfig,
     envd::{Command, Envd, Output},
     error::{strange, unreachable},
-    guest::{PORT, Program, end_all},
+    guest::{PORT, Program, WORKSPACE, end_all, make_workspace},
     http_client::HttpClient,
     secret::Secret,
     token,
@@ -137,7 +138,29 @@ impl Entrance<'_> {
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
         // Ends with the connection, or with the command.
         tokio::spawn(carry(self.envd.clone(), command, tag, theirs));
-        GuestClient::connect_afar(ours).await
+        let guest = GuestClient::connect_afar(ours).await?;
+        // Nothing else tells that the command has begun to be a guest.
+        guest.health().await?;
+        Ok(guest)
+    }
+
+    /// No guest of ours: what speaks as one is in this process.
+    pub async fn alone(&self) -> Result<GuestClient> {
+        make_workspace(self.envd).await?;
+        let envd = self.envd.as_guest()?;
+        let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
+        // Ends with the connection.
+        tokio::spawn(async move {
+            if let Err(error) = envd_guest::serve(envd, WORKSPACE, theirs).await {
+                debug!("a sandbox is served no more: {error}");
+            }
+        });
+        GuestClient::connect(ours).await
+    }
+
+    /// Whether envd can be spoken to, whatever else does not work.
+    pub async fn envd_answers(&self) -> bool {
+        self.envd.tags().await.is_ok()
     }
 
     /// Ends what an earlier connection has left.

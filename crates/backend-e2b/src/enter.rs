@@ -9,8 +9,27 @@ use tracing::{info, warn};
 use crate::{
     config::Door,
     door::{Closed, Entrance},
-    error::unavailable,
 };
+
+/// What is spoken to in a sandbox.
+pub(crate) struct Entered {
+    pub guest: GuestClient,
+    /// It is envd, and no guest of ours.
+    pub alone: bool,
+}
+
+impl Entered {
+    fn inside(guest: GuestClient) -> Self {
+        Self {
+            guest,
+            alone: false,
+        }
+    }
+
+    fn alone(guest: GuestClient) -> Self {
+        Self { guest, alone: true }
+    }
+}
 
 /// The way that has worked last, where the operator names none.
 pub(crate) struct Ways {
@@ -21,6 +40,7 @@ pub(crate) struct Ways {
 const UNKNOWN: u8 = 0;
 const PORT: u8 = 1;
 const COMMAND: u8 = 2;
+const ENVD: u8 = 3;
 
 impl Ways {
     pub fn new(wanted: Door) -> Self {
@@ -35,29 +55,53 @@ impl Ways {
         match (self.wanted, self.known.load(Ordering::Relaxed)) {
             (Door::Port, _) | (Door::Auto, PORT) => "port",
             (Door::Command, _) | (Door::Auto, COMMAND) => "command of envd",
-            (Door::Envd, _) => "envd alone",
+            (Door::Envd, _) | (Door::Auto, ENVD) => "envd alone",
             (Door::Auto, _) => "not known yet",
         }
     }
 
+    /// No guest of ours was put into the last sandbox.
+    pub fn is_alone(&self) -> bool {
+        self.wanted == Door::Envd || self.known.load(Ordering::Relaxed) == ENVD
+    }
+
     /// A guest in a sandbox; `fresh` is one that no guest of ours was in.
-    pub async fn enter(&self, entrance: &Entrance<'_>, fresh: bool) -> Result<GuestClient> {
-        let known = self.known.load(Ordering::Relaxed);
-        match self.wanted {
+    pub async fn enter(&self, entrance: &Entrance<'_>, fresh: bool) -> Result<Entered> {
+        let inside = match self.wanted {
             Door::Port => self.by_port(entrance, fresh).await.map_err(Error::from),
-            Door::Auto if known != COMMAND => match self.by_port(entrance, fresh).await {
-                Err(Closed::Refused(error)) => {
-                    warn!(
-                        "ports of the E2B server's sandboxes are closed, guests become commands \
-                         of envd: {}",
-                        chain(&error)
-                    );
-                    self.by_command(entrance, false).await
-                }
-                entered => entered.map_err(Error::from),
-            },
-            Door::Auto | Door::Command => self.by_command(entrance, fresh).await,
-            Door::Envd => Err(unavailable("envd alone serves no sandbox yet")),
+            Door::Command => self.by_command(entrance, fresh).await,
+            Door::Envd => return entrance.alone().await.map(Entered::alone),
+            Door::Auto => self.inside(entrance, fresh).await,
+        };
+        match inside {
+            Err(error) if self.wanted == Door::Auto && entrance.envd_answers().await => {
+                warn!(
+                    "our guest cannot be put into a sandbox of E2B, envd serves it alone: {}",
+                    chain(&error)
+                );
+                let guest = entrance.alone().await?;
+                self.has_worked(ENVD);
+                Ok(Entered::alone(guest))
+            }
+            inside => inside.map(Entered::inside),
+        }
+    }
+
+    /// What was refused once is not tried again; what failed otherwise is.
+    async fn inside(&self, entrance: &Entrance<'_>, fresh: bool) -> Result<GuestClient> {
+        if self.known.load(Ordering::Relaxed) == COMMAND {
+            return self.by_command(entrance, fresh).await;
+        }
+        match self.by_port(entrance, fresh).await {
+            Err(Closed::Refused(error)) => {
+                warn!(
+                    "ports of the E2B server's sandboxes are closed, guests become commands of \
+                     envd: {}",
+                    chain(&error)
+                );
+                self.by_command(entrance, false).await
+            }
+            entered => entered.map_err(Error::from),
         }
     }
 

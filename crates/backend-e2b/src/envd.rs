@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use backon::{ExponentialBuilder, Retryable as _};
 use bytes::Bytes;
 use connectrpc::{
     ConnectError, ErrorCode as Connect,
@@ -34,6 +35,10 @@ use crate::{
 
 /// For calls that should take milliseconds, and the way to the sandbox.
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(15);
+const FIRST_WAIT: Duration = Duration::from_millis(200);
+const WAITS: usize = 3;
+/// For callers that meet a sandbox which does not do as it should.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 const UPLOAD_LIMIT: Duration = Duration::from_secs(60);
 /// A stream that says nothing for so long is asked for by envd itself to live.
 const KEEPALIVE_SECONDS: &str = "30";
@@ -100,6 +105,12 @@ impl Envd {
         })
     }
 
+    /// The same envd, for what gives a guest's services by it.
+    pub fn as_guest(&self) -> Result<envd_guest::Envd> {
+        let base = self.origin.parse().map_err(Error::internal)?;
+        Ok(envd_guest::Envd::new(self.http.clone(), base))
+    }
+
     /// Where anybody reads or writes one file until `expires`, in Unix seconds.
     pub fn file_url(&self, path: &str, operation: FileOperation, expires: i64) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -124,8 +135,8 @@ impl Envd {
             path: path.to_owned(),
             ..Default::default()
         };
-        let call = self.files.stat_with_options(request, quick());
-        match call.await {
+        let call = || self.files.stat_with_options(request.clone(), quick());
+        match call.retry(wakes()).when(is_asleep).await {
             Ok(answer) => Ok(answer
                 .into_owned()
                 .entry
@@ -142,8 +153,8 @@ impl Envd {
             path: path.to_owned(),
             ..Default::default()
         };
-        let call = self.files.make_dir_with_options(request, quick());
-        match call.await {
+        let call = || self.files.make_dir_with_options(request.clone(), quick());
+        match call.retry(wakes()).when(is_asleep).await {
             Ok(_) => Ok(true),
             Err(error) => match error.code {
                 Connect::AlreadyExists => Ok(true),
@@ -326,6 +337,19 @@ impl Command {
     }
 }
 
+/// For the first calls to a sandbox, which may just have been made or resumed.
+fn wakes() -> ExponentialBuilder {
+    ExponentialBuilder::new()
+        .with_min_delay(FIRST_WAIT)
+        .with_max_times(WAITS)
+        .with_jitter()
+}
+
+/// What is before it does not find it yet.
+fn is_asleep(error: &ConnectError) -> bool {
+    error.code == Connect::Unavailable
+}
+
 fn quick() -> CallOptions {
     CallOptions::default().with_timeout(CALL_LIMIT)
 }
@@ -344,5 +368,7 @@ fn basic(user: &str) -> String {
 }
 
 fn from_envd(what: &str, error: ConnectError) -> Error {
-    unavailable(format!("the sandbox did not {what}")).with_source(error)
+    unavailable(format!("the sandbox did not {what}"))
+        .with_retry_after(RETRY_AFTER)
+        .with_source(error)
 }

@@ -142,7 +142,7 @@ fn options(config: &E2bConfig) -> Vec<String> {
 }
 
 /// A template may lack it, and its usual user may not be one who makes it.
-async fn make_workspace(envd: &Envd) -> Result<()> {
+pub(crate) async fn make_workspace(envd: &Envd) -> Result<()> {
     if envd.make_folder(WORKSPACE).await? {
         return Ok(());
     }

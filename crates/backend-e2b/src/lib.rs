@@ -20,6 +20,7 @@ mod place;
 mod secret;
 mod slots;
 mod token;
+mod usage;
 
 pub use address::{AddressError, Servers};
 pub use backend::E2bBackend;

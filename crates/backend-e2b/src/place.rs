@@ -20,7 +20,7 @@ use tokio::{
 };
 use tracing::warn;
 
-use crate::{control::Control, envd::Envd, guest};
+use crate::{control::Control, envd::Envd, guest, usage::Told};
 
 /// How long `stop` waits for the guest's end.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -32,6 +32,8 @@ const TRY_AGAIN: Duration = Duration::from_secs(5);
 
 pub(crate) struct E2bPlace {
     guest: GuestClient,
+    /// Where no guest of ours tells more.
+    told: Option<Told>,
     /// What of it can be changed: nothing but the environment.
     spec: SandboxSpec,
     /// Dropped with the handle, which ends the sandbox too.
@@ -52,6 +54,7 @@ impl E2bPlace {
     /// `rest` is called when the guest has ended; whatever it does comes after that.
     pub fn new(
         guest: GuestClient,
+        told: Option<Told>,
         spec: SandboxSpec,
         running: Running,
         rest: impl FnOnce() + Send + 'static,
@@ -73,6 +76,7 @@ impl E2bPlace {
         });
         Self {
             guest,
+            told,
             spec,
             end,
             ended,
@@ -141,9 +145,9 @@ impl Place for E2bPlace {
         None
     }
 
-    /// The guest is asked, where somebody wants to know.
+    /// The guest is asked, where there is one.
     fn usage(&self) -> Usage {
-        Usage::default()
+        self.told.as_ref().map_or_else(Usage::default, Told::usage)
     }
 
     fn suits(&self, spec: &SandboxSpec) -> bool {

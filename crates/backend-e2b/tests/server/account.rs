@@ -62,16 +62,15 @@ async fn what_runs_since_before_is_told() {
 #[tokio::test]
 async fn what_is_half_made_is_ended_and_made_of_what_was_asked_for() {
     let id = SandboxId::generate();
-    let fake = Fake::start([
+    let begin = [
         none(),
         Answer::error(503, "no node").with("retry-after", "0"),
         Answer::new(201, created("imade")),
-        // Its envd does not answer as one.
-        Answer::error(502, "The sandbox was not found"),
-        Answer::error(502, "The sandbox was not found"),
-        Answer::new(204, ""),
-    ])
-    .await;
+    ];
+    // Two calls, each of them four times, and one whether any other would be answered.
+    let asleep = (0..9).map(|_| Answer::error(502, "The sandbox was not found"));
+    let answers = begin.into_iter().chain(asleep);
+    let fake = Fake::start(answers.chain([Answer::new(204, "")])).await;
     let made = fake.backend().create(&id, &SandboxSpec::default()).await;
     let error = made.err().unwrap();
     assert_eq!(error.code().as_str(), "backend_unavailable");
