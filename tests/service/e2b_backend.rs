@@ -26,7 +26,9 @@ impl Server {
         };
         let mut all = vec![("SANDBOX_E2B_LISTEN", address.as_str())];
         all.extend(settings);
-        let is_tls = settings.iter().any(|(key, _)| *key == "SANDBOX_E2B_TLS_CERT");
+        let is_tls = settings
+            .iter()
+            .any(|(key, _)| *key == "SANDBOX_E2B_TLS_CERT");
         let origin = match is_tls {
             true => format!("https://localhost:{}", address.rsplit(':').next().unwrap()),
             false => format!("http://{address}"),
@@ -200,14 +202,34 @@ fn a_server_is_spoken_to_over_tls_and_by_whom_one_trusts() {
         path.to_str().unwrap().to_owned()
     });
     let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
-        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout", &key, "-out", &cert])
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args([
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=localhost",
+            "-keyout",
+            &key,
+            "-out",
+            &cert,
+        ])
         .args(["-addext", "subjectAltName=DNS:localhost"])
         .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
-    let server = Server::start(&[("SANDBOX_E2B_TLS_CERT", &cert), ("SANDBOX_E2B_TLS_KEY", &key)]);
+    let server = Server::start(&[
+        ("SANDBOX_E2B_TLS_CERT", &cert),
+        ("SANDBOX_E2B_TLS_KEY", &key),
+    ]);
     assert!(server.origin.starts_with("https://"));
     let service = server.client(&[("SSL_CERT_FILE", &cert)]);
     // Through a WebSocket over TLS.

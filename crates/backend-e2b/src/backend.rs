@@ -262,15 +262,26 @@ impl Inner {
         let Entered { guest, alone } = timeout(self.config.start_timeout, entering)
             .await
             .map_err(|_| unavailable("the sandbox did not start in time"))??;
-        let told = alone.then(|| Told::new(self.control.clone(), sandbox.sandbox_id.clone()));
+        let told = || Told::new(self.control.clone(), sandbox.sandbox_id.clone());
+        let told = alone.is_some().then(told);
+        let is_alone = alone.is_some();
         let running = Running {
             control: self.control.clone(),
             envd,
             theirs: sandbox.sandbox_id.clone(),
             life: self.config.life,
+            alone,
         };
         let (inner, id) = (Arc::clone(self), id.clone());
-        let rest = move || inner.rest(&id);
+        let rest = async move {
+            // What runs in it ends with a guest of ours, or with the pause alone.
+            if is_alone {
+                let slot = inner.slots.take(&id).await;
+                inner.pause_or_tell(&id, slot).await;
+            } else {
+                inner.rest(&id);
+            }
+        };
         Ok(E2bPlace::new(guest, told, spec.clone(), running, rest))
     }
 
@@ -279,11 +290,15 @@ impl Inner {
         let inner = Arc::clone(self);
         let named = id.clone();
         self.slots.rest(id, move |slot| async move {
-            if let Err(error) = inner.pause(&named, slot).await {
-                // E2B does it when the sandbox's time is over.
-                warn!(sandbox.id = %named, "failed to pause a sandbox: {}", chain(&error));
-            }
+            inner.pause_or_tell(&named, slot).await;
         });
+    }
+
+    async fn pause_or_tell(&self, id: &SandboxId, slot: OwnedMutexGuard<Slot>) {
+        if let Err(error) = self.pause(id, slot).await {
+            // E2B does it when the sandbox's time is over.
+            warn!(sandbox.id = %id, "failed to pause a sandbox: {}", chain(&error));
+        }
     }
 
     async fn pause(&self, id: &SandboxId, mut slot: OwnedMutexGuard<Slot>) -> Result<()> {

@@ -21,6 +21,7 @@ use tokio_tungstenite::{
     client_async_with_config,
     tungstenite::{self, client::IntoClientRequest as _},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::debug;
 
 use crate::{
@@ -145,17 +146,16 @@ impl Entrance<'_> {
     }
 
     /// No guest of ours: what speaks as one is in this process.
-    pub async fn alone(&self) -> Result<GuestClient> {
+    pub async fn alone(&self) -> Result<(GuestClient, AbortOnDropHandle<()>)> {
         make_workspace(self.envd).await?;
         let envd = self.envd.as_guest()?;
         let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
-        // Ends with the connection.
-        tokio::spawn(async move {
+        let serving = AbortOnDropHandle::new(tokio::spawn(async move {
             if let Err(error) = envd_guest::serve(envd, WORKSPACE, theirs).await {
                 debug!("a sandbox is served no more: {error}");
             }
-        });
-        GuestClient::connect(ours).await
+        }));
+        Ok((GuestClient::connect(ours).await?, serving))
     }
 
     /// Whether envd can be spoken to, whatever else does not work.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use guest_client::GuestClient;
 use sandbox_core::{Error, Result, chain};
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use crate::{
@@ -14,20 +15,20 @@ use crate::{
 /// What is spoken to in a sandbox.
 pub(crate) struct Entered {
     pub guest: GuestClient,
-    /// It is envd, and no guest of ours.
-    pub alone: bool,
+    /// What gives a guest's services by envd, where no guest of ours is there.
+    pub alone: Option<AbortOnDropHandle<()>>,
 }
 
 impl Entered {
     fn inside(guest: GuestClient) -> Self {
-        Self {
-            guest,
-            alone: false,
-        }
+        Self { guest, alone: None }
     }
 
-    fn alone(guest: GuestClient) -> Self {
-        Self { guest, alone: true }
+    fn alone((guest, serving): (GuestClient, AbortOnDropHandle<()>)) -> Self {
+        Self {
+            guest,
+            alone: Some(serving),
+        }
     }
 }
 
@@ -79,9 +80,9 @@ impl Ways {
                     "our guest cannot be put into a sandbox of E2B, envd serves it alone: {}",
                     chain(&error)
                 );
-                let guest = entrance.alone().await?;
+                let alone = entrance.alone().await?;
                 self.has_worked(ENVD);
-                Ok(Entered::alone(guest))
+                Ok(Entered::alone(alone))
             }
             inside => inside.map(Entered::inside),
         }

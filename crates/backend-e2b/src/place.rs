@@ -18,6 +18,7 @@ use tokio::{
     sync::watch,
     time::{MissedTickBehavior, interval_at, sleep, timeout},
 };
+use tokio_util::task::AbortOnDropHandle;
 use tracing::warn;
 
 use crate::{control::Control, envd::Envd, guest, usage::Told};
@@ -48,16 +49,18 @@ pub(crate) struct Running {
     /// E2B's id.
     pub theirs: String,
     pub life: Duration,
+    /// What gives a guest's services where there is none.
+    pub alone: Option<AbortOnDropHandle<()>>,
 }
 
 impl E2bPlace {
-    /// `rest` is called when the guest has ended; whatever it does comes after that.
+    /// `rest` is what comes when the guest has ended, and before the sandbox has.
     pub fn new(
         guest: GuestClient,
         told: Option<Told>,
         spec: SandboxSpec,
-        running: Running,
-        rest: impl FnOnce() + Send + 'static,
+        mut running: Running,
+        rest: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let (end, mut end_asked) = watch::channel(false);
         let (set_ended, ended) = watch::channel(false);
@@ -70,8 +73,12 @@ impl E2bPlace {
                 () = connection_lost => {}
                 () = running.keep_alive() => {}
             }
-            running.end_guest().await;
-            rest();
+            // With it the connection ends, and the runs under way.
+            match running.alone.take() {
+                Some(serving) => drop(serving),
+                None => running.end_guest().await,
+            }
+            rest.await;
             let _ = set_ended.send(true);
         });
         Self {
