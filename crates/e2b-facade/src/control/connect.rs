@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use e2b_wire::{ConnectSandbox, ResumeSandbox};
 use http::StatusCode;
 use sandbox_session::SessionState;
 
 use super::{
-    USUAL_TIMEOUT, USUAL_TIMEOUT_V1, body::Json, create::made, life::prolong, own, timeout,
+    USUAL_TIMEOUT, USUAL_TIMEOUT_V1,
+    create::made,
+    extract::{Id, Json},
+    life::prolong,
+    own, timeout,
 };
 use crate::{
     caller::Caller,
@@ -20,7 +24,7 @@ use crate::{
 pub(super) async fn connect(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(connect): Json<ConnectSandbox>,
 ) -> Answer {
     let own = own(&facade, &caller, &id)?;
@@ -44,7 +48,7 @@ pub(super) async fn connect(
 pub(super) async fn resume(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(resume): Json<ResumeSandbox>,
 ) -> Answer {
     let own = own(&facade, &caller, &id)?;

@@ -15,7 +15,8 @@ use sandbox_session::{CreatedBy, NewSession};
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    CLIENT_ID, ENVD_VERSION, USUAL_TIMEOUT, USUAL_TIMEOUT_V1, body::Json, network, refused, timeout,
+    CLIENT_ID, ENVD_VERSION, USUAL_TIMEOUT, USUAL_TIMEOUT_V1, extract::Json, network, refused,
+    timeout,
 };
 use crate::{
     caller::Caller,

@@ -1,9 +1,6 @@
 //! `GET /sandboxes/{id}` and what it uses now.
 
-use axum::{
-    Json,
-    extract::{Path, Query, State},
-};
+use axum::{Json, extract::State};
 use bytes::Bytes;
 use e2b_wire::{
     EnvdMetrics, Lifecycle, ListedSandbox, NetworkConfig, OnTimeout, PauseMode, SandboxDetail,
@@ -16,7 +13,11 @@ use sandbox_core::{E2bOptions, Error, ErrorCode, NetworkPolicy, OnEnd};
 use sandbox_session::{SessionInfo, SessionState};
 use serde::Deserialize;
 
-use super::{CLIENT_ID, ENVD_VERSION, own};
+use super::{
+    CLIENT_ID, ENVD_VERSION,
+    extract::{Id, Query},
+    own,
+};
 use crate::{
     caller::Caller,
     clock::time,
@@ -31,7 +32,7 @@ const MEBIBYTE: u64 = 1 << 20;
 pub(super) async fn detail(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Answer<Json<SandboxDetail>> {
     let own = own(&facade, &caller, &id)?;
     let has_internet = own.info.spec.network != NetworkPolicy::Disabled;
@@ -94,7 +95,7 @@ pub(super) struct Range {
 pub(super) async fn metrics(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Query(range): Query<Range>,
 ) -> Answer<Json<Vec<SandboxMetric>>> {
     let own = own(&facade, &caller, &id)?;

@@ -2,13 +2,17 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use e2b_wire::{PauseSandbox, RefreshSandbox, SandboxTimeout};
 use http::StatusCode;
 use sandbox_core::{Error, ErrorCode};
 use sandbox_session::SessionState;
 
-use super::{Own, body::Json, own, timeout};
+use super::{
+    Own,
+    extract::{Id, Json},
+    own, timeout,
+};
 use crate::{
     caller::Caller,
     error::{Answer, Refusal},
@@ -23,7 +27,7 @@ const REFRESH_SECONDS: u32 = 15;
 pub(super) async fn kill(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Answer<StatusCode> {
     let own = own(&facade, &caller, &id)?;
     if facade.sessions.delete(&own.key).await? {
@@ -38,7 +42,7 @@ pub(super) async fn kill(
 pub(super) async fn set_timeout(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(wanted): Json<SandboxTimeout>,
 ) -> Answer<StatusCode> {
     let own = own(&facade, &caller, &id)?;
@@ -51,7 +55,7 @@ pub(super) async fn set_timeout(
 pub(super) async fn refresh(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(wanted): Json<RefreshSandbox>,
 ) -> Answer<StatusCode> {
     let own = own(&facade, &caller, &id)?;
@@ -79,7 +83,7 @@ async fn set_end(facade: &Facade, own: &Own, time: Duration) -> Answer<()> {
 pub(super) async fn pause(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(wanted): Json<PauseSandbox>,
 ) -> Answer<StatusCode> {
     let own = own(&facade, &caller, &id)?;

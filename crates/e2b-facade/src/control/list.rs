@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::{
     Json,
-    extract::{Query, State},
+    extract::State,
     response::{IntoResponse, Response},
 };
 use e2b_wire::{ListedSandbox, headers::NEXT_TOKEN};
@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use super::{
     detail::listed,
+    extract::Query,
     page::{MAX_PAGE, Page, Place},
 };
 use crate::{

@@ -1,9 +1,9 @@
 //! The control plane: sandboxes by API key.
 
-mod body;
 mod connect;
 mod create;
 mod detail;
+mod extract;
 mod life;
 mod list;
 mod network;
@@ -28,8 +28,8 @@ use crate::{
     state::Facade,
 };
 
-pub(crate) use body::{parse, read};
 pub(crate) use create::environment;
+pub(crate) use extract::{parse, read};
 
 /// The name of the client that made a sandbox, which nobody looks at any more.
 const CLIENT_ID: &str = "sandboxd";

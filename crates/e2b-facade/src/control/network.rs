@@ -1,11 +1,14 @@
 //! What a sandbox may reach, and who may reach it.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use e2b_wire::{NetworkConfig, NetworkUpdate};
 use http::StatusCode;
 use sandbox_core::NetworkPolicy;
 
-use super::{body::Json, own};
+use super::{
+    extract::{Id, Json},
+    own,
+};
 use crate::{
     caller::Caller,
     error::{Answer, Refusal},
@@ -72,7 +75,7 @@ fn parted(config: &NetworkConfig) -> Option<&str> {
 pub(super) async fn update(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
     Json(update): Json<NetworkUpdate>,
 ) -> Answer<StatusCode> {
     let own = own(&facade, &caller, &id)?;

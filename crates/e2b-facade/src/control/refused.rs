@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use e2b_wire::NewSandbox;
 use http::StatusCode;
 use serde_json::Value;
 
-use super::own;
+use super::{extract::Id, own};
 use crate::{
     caller::Caller,
     error::{Answer, Refusal},
@@ -57,7 +57,7 @@ fn is_something(value: &Value) -> bool {
 pub(super) async fn fork(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Answer<StatusCode> {
     own(&facade, &caller, &id)?;
     Err(Refusal::unsupported("a fork of a sandbox"))
@@ -77,7 +77,7 @@ pub(super) async fn templates(_: Caller) -> Refusal {
 pub(super) async fn logs(
     caller: Caller,
     State(facade): State<Facade>,
-    Path(id): Path<String>,
+    Id(id): Id,
 ) -> Answer<StatusCode> {
     own(&facade, &caller, &id)?;
     Err(Refusal::unsupported("a log of a sandbox"))

@@ -75,7 +75,7 @@ pub async fn start_with(setup: Setup) -> Api {
     let guest = guest_binary::materialise(&state.path().join("guest")).unwrap();
     let mut config = LocalConfig::new(state.path().join("state"), guest);
     config.uid_range = next_users();
-    let backend: Arc<dyn Backend> = Arc::new(LocalBackend::new(config).unwrap());
+    let backend: Arc<dyn Backend> = LocalBackend::new(config).unwrap();
     let store = Arc::new(SqliteStore::in_memory().await.unwrap());
     let clock = ManualClock::default();
     clock.advance(Duration::from_millis(1_700_000_000_000));
