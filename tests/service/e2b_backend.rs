@@ -51,6 +51,23 @@ impl Server {
         Service::start_with(&all)
     }
 
+    /// What an operator is told whose service cannot use this one.
+    fn doctor(&self) -> String {
+        let state = tempfile::tempdir().unwrap();
+        let told = Command::new(env!("CARGO_BIN_EXE_sandboxd"))
+            .arg("doctor")
+            .env("SANDBOX_STATE_DIR", state.path())
+            .env("SANDBOX_BACKEND", "e2b")
+            .env("E2B_API_KEY", KEY)
+            .env("E2B_API_URL", &self.origin)
+            .env("E2B_SANDBOX_URL", &self.origin)
+            .output()
+            .unwrap();
+        assert!(!told.status.success());
+        let all = [told.stdout, told.stderr].concat();
+        String::from_utf8(all).unwrap()
+    }
+
     fn sandboxes(&self) -> usize {
         let sessions = self.service.get("/sessions").body;
         sessions["sessions"].as_array().unwrap().len()
@@ -236,6 +253,14 @@ fn a_server_is_spoken_to_over_tls_and_by_whom_one_trusts() {
     assert_eq!(service.bash("echo over").stdout(), "over\n");
     let enforcement = service.get("/backends").body["backends"][0]["enforcement"].clone();
     assert_eq!(enforcement["guest"], "port");
-    let stranger = server.client(&[]);
-    assert_eq!(stranger.bash("true").code(), "backend_unavailable");
+    let told = server.doctor();
+    assert!(told.contains("the E2B server cannot be reached"), "{told}");
+}
+
+#[test]
+fn a_key_that_the_server_does_not_know_is_told_as_such() {
+    let server = Server::start(&[("SANDBOX_API_KEYS", "true")]);
+    let told = server.doctor();
+    let refused = "the E2B server refuses the key in E2B_API_KEY";
+    assert!(told.contains(refused) && !told.contains(KEY), "{told}");
 }

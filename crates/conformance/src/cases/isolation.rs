@@ -104,7 +104,7 @@ async fn own_processes(bed: Bed) {
     let said = sandbox
         .says(
             "for p in /proc/[0-9]*; do cat $p/comm; done 2>/dev/null | sort -u | \
-             grep -v -e guest -e '^exe$' -e '^sh$' -e cat -e sort -e grep; \
+             grep -v -e guest -e '^exe$' -e '^sh$' -e cat -e sort -e grep -e '^python3'; \
              for f in mem environ maps fd/0 root/etc; do \
              (head -c 1 /proc/1/$f) >/dev/null 2>&1 && echo opened $f; done; echo end",
         )
