@@ -10,32 +10,24 @@ use std::{
 };
 
 use async_trait::async_trait;
-use e2b_wire::{FileOperation, ListedSandbox, NetworkConfig, NewSandbox, Sandbox, SandboxState};
-use guest_client::GuestConfig;
+use e2b_wire::{FileOperation, ListedSandbox, SandboxState};
 use sandbox_backend::{Backend, Earlier, Found, Place, Problem, Readiness};
 use sandbox_core::{
-    Capabilities, Capability, Enforcement, Error, ErrorCode, NetworkPolicy, Result, SandboxId,
-    SandboxSpec, chain,
+    Capabilities, Capability, Enforcement, Error, ErrorCode, Result, SandboxId, SandboxSpec, chain,
 };
-use tokio::{
-    sync::{OnceCell, OwnedMutexGuard},
-    time::timeout,
-};
+use tokio::sync::{OnceCell, OwnedMutexGuard};
 use tracing::{info, warn};
 
 use crate::{
     config::E2bConfig,
     control::{Control, Pausing},
-    door::{Entrance, greet},
-    enter::{Entered, Ways},
+    enter::Ways,
     envd::Envd,
     error::unavailable,
     guest::Program,
     http_client::HttpClient,
     names,
-    place::{E2bPlace, Running},
     slots::{Slot, Slots, Theirs},
-    usage::Told,
 };
 
 /// How long an earlier sandbox with the same id may take to be gone.
@@ -43,18 +35,18 @@ const EARLIER_LIMIT: Duration = Duration::from_secs(20);
 
 pub struct E2bBackend(Arc<Inner>);
 
-struct Inner {
-    config: E2bConfig,
-    http: HttpClient,
-    control: Control,
-    program: Program,
-    ways: Ways,
-    slots: Slots,
+pub(crate) struct Inner {
+    pub config: E2bConfig,
+    pub http: HttpClient,
+    pub control: Control,
+    pub program: Program,
+    pub ways: Ways,
+    pub slots: Slots,
     /// What is there since before this service is known.
-    found: OnceCell<()>,
-    earlier: Earlier,
+    pub found: OnceCell<()>,
+    pub earlier: Earlier,
     /// The server has refused to pause.
-    cannot_pause: AtomicBool,
+    pub cannot_pause: AtomicBool,
 }
 
 impl E2bBackend {
@@ -98,7 +90,7 @@ impl E2bBackend {
 }
 
 impl Inner {
-    fn capabilities(&self) -> Capabilities {
+    pub fn capabilities(&self) -> Capabilities {
         let mut capabilities = Capabilities::from([Capability::Exec, Capability::Files]);
         if !self.cannot_pause.load(Ordering::Relaxed) {
             capabilities.insert(Capability::PersistentWorkspace);
@@ -110,20 +102,6 @@ impl Inner {
             capabilities.insert(Capability::Network);
         }
         capabilities
-    }
-
-    fn check_spec(&self, spec: &SandboxSpec) -> Result<()> {
-        if let Some(missing) = spec.required().difference(&self.capabilities()).next() {
-            return Err(unsupported(format!(
-                "sandboxes of E2B do not have the capability {missing:?}"
-            )));
-        }
-        if spec.limits != self.config.limits {
-            return Err(unsupported(
-                "sandboxes of E2B have the limits of their template alone",
-            ));
-        }
-        Ok(())
     }
 
     /// All that are this service's; of two with the same id, the newer one.
@@ -149,7 +127,7 @@ impl Inner {
         Ok(newest)
     }
 
-    async fn find_once(&self) -> Result<()> {
+    pub async fn find_once(&self) -> Result<()> {
         let find = || async {
             for (id, listed) in self.look().await? {
                 self.slots.found(id, theirs(&listed));
@@ -159,134 +137,8 @@ impl Inner {
         self.found.get_or_try_init(find).await.copied()
     }
 
-    async fn start(self: Arc<Self>, id: SandboxId, spec: SandboxSpec) -> Result<E2bPlace> {
-        if let Err(refused) = self.check_spec(&spec) {
-            // What the operator has taken back does not run on.
-            self.end(&id).await?;
-            return Err(refused);
-        }
-        self.wait_for_earlier(&id).await?;
-        self.find_once().await?;
-        let mut slot = self.slots.take(&id).await;
-        let (sandbox, fresh) = match self.resume(&slot, &spec).await? {
-            Some(sandbox) => (sandbox, false),
-            None => {
-                let sandbox = self.make(&id, &spec).await?;
-                slot.theirs = Some(Theirs {
-                    id: sandbox.sandbox_id.clone(),
-                    internet: wants_internet(&spec),
-                });
-                (sandbox, true)
-            }
-        };
-        match self.enter(&id, &sandbox, &spec, fresh).await {
-            Ok(place) => {
-                self.earlier.is(&id, place.ended());
-                Ok(place)
-            }
-            Err(error) => {
-                if fresh {
-                    self.control.kill(&sandbox.sandbox_id).await?;
-                    slot.theirs = None;
-                    self.slots.forget(&id);
-                } else {
-                    drop(slot);
-                    self.rest(&id);
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// The sandbox that is there already, resumed if it was paused.
-    async fn resume(&self, slot: &Slot, spec: &SandboxSpec) -> Result<Option<Sandbox>> {
-        let Some(theirs) = &slot.theirs else {
-            return Ok(None);
-        };
-        if theirs.internet != wants_internet(spec) {
-            return Err(unsupported(
-                "the session's sandbox was made with another network",
-            ));
-        }
-        self.control.connect(&theirs.id, self.config.life).await
-    }
-
-    async fn make(&self, id: &SandboxId, spec: &SandboxSpec) -> Result<Sandbox> {
-        let config = &self.config;
-        let internet = wants_internet(spec);
-        let new = NewSandbox {
-            template_id: config.template.clone(),
-            timeout: Some(u32::try_from(config.life.as_secs()).unwrap_or(u32::MAX)),
-            metadata: Some(names::metadata(&config.owner, id, internet)),
-            allow_internet_access: Some(internet),
-            // A service that dies leaves workspaces to the next, and nothing that runs.
-            auto_pause: Some(!self.cannot_pause.load(Ordering::Relaxed)),
-            network: config.secure.then(|| NetworkConfig {
-                allow_public_traffic: Some(false),
-                ..NetworkConfig::default()
-            }),
-            ..NewSandbox::default()
-        };
-        self.control.create(new, config.secure).await
-    }
-
-    async fn enter(
-        self: &Arc<Self>,
-        id: &SandboxId,
-        sandbox: &Sandbox,
-        spec: &SandboxSpec,
-        fresh: bool,
-    ) -> Result<E2bPlace> {
-        if self.config.secure && sandbox.envd_access_token.is_none() {
-            return Err(unavailable(
-                "the E2B server makes sandboxes without tokens; whoever wants that sets \
-                 E2B_SECURE_ACCESS=false",
-            ));
-        }
-        let envd = Envd::new(&self.http, &self.config.servers, sandbox)?;
-        let entrance = Entrance {
-            config: &self.config,
-            http: &self.http,
-            program: &self.program,
-            envd: &envd,
-            sandbox,
-        };
-        let guest_config = GuestConfig {
-            env: spec.env.clone(),
-        };
-        let entering = async {
-            let entered = self.ways.enter(&entrance, fresh).await?;
-            greet(&entered.guest, &guest_config).await?;
-            Ok::<_, Error>(entered)
-        };
-        let Entered { guest, alone } = timeout(self.config.start_timeout, entering)
-            .await
-            .map_err(|_| unavailable("the sandbox did not start in time"))??;
-        let told = || Told::new(self.control.clone(), sandbox.sandbox_id.clone());
-        let told = alone.is_some().then(told);
-        let is_alone = alone.is_some();
-        let running = Running {
-            control: self.control.clone(),
-            envd,
-            theirs: sandbox.sandbox_id.clone(),
-            life: self.config.life,
-            alone,
-        };
-        let (inner, id) = (Arc::clone(self), id.clone());
-        let rest = async move {
-            // What runs in it ends with a guest of ours, or with the pause alone.
-            if is_alone {
-                let slot = inner.slots.take(&id).await;
-                inner.pause_or_tell(&id, slot).await;
-            } else {
-                inner.rest(&id);
-            }
-        };
-        Ok(E2bPlace::new(guest, told, spec.clone(), running, rest))
-    }
-
     /// A sandbox whose guest has ended is paused soon.
-    fn rest(self: &Arc<Self>, id: &SandboxId) {
+    pub fn rest(self: &Arc<Self>, id: &SandboxId) {
         let inner = Arc::clone(self);
         let named = id.clone();
         self.slots.rest(id, move |slot| async move {
@@ -294,7 +146,7 @@ impl Inner {
         });
     }
 
-    async fn pause_or_tell(&self, id: &SandboxId, slot: OwnedMutexGuard<Slot>) {
+    pub async fn pause_or_tell(&self, id: &SandboxId, slot: OwnedMutexGuard<Slot>) {
         if let Err(error) = self.pause(id, slot).await {
             // E2B does it when the sandbox's time is over.
             warn!(sandbox.id = %id, "failed to pause a sandbox: {}", chain(&error));
@@ -320,7 +172,7 @@ impl Inner {
         Ok(())
     }
 
-    async fn end(&self, id: &SandboxId) -> Result<()> {
+    pub async fn end(&self, id: &SandboxId) -> Result<()> {
         self.find_once().await?;
         let slot = self.slots.take(id).await;
         self.pause(id, slot).await
@@ -349,7 +201,7 @@ impl Inner {
         Ok(found)
     }
 
-    async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
+    pub async fn wait_for_earlier(&self, id: &SandboxId) -> Result<()> {
         match self.earlier.is_gone(id).await {
             true => Ok(()),
             false => Err(unavailable(
@@ -368,14 +220,6 @@ fn theirs(listed: &ListedSandbox) -> Theirs {
         id: listed.sandbox_id.clone(),
         internet: internet.is_some_and(|it| it == "true"),
     }
-}
-
-fn wants_internet(spec: &SandboxSpec) -> bool {
-    spec.network != NetworkPolicy::Disabled
-}
-
-fn unsupported(detail: impl Into<String>) -> Error {
-    Error::new(ErrorCode::Unsupported, detail)
 }
 
 #[async_trait]

@@ -19,6 +19,7 @@ mod names;
 mod place;
 mod secret;
 mod slots;
+mod start;
 mod token;
 mod usage;
 
