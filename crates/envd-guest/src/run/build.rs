@@ -40,7 +40,7 @@ impl Build {
         }
         Ok(Self {
             argv,
-            dir: Leftover(Arc::clone(state), path),
+            dir: Leftover::new(state, path),
         })
     }
 

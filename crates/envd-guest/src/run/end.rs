@@ -18,7 +18,7 @@ use crate::{
 
 const VARIABLE: &str = "GUEST_RUN";
 /// Beyond the grace, for what the sandbox needs to see it through.
-const SLACK: Duration = Duration::from_secs(10);
+const SLACK: Duration = Duration::from_secs(5);
 
 /// $1 is the mark, $2 the grace in tenths of a second.
 const END: &str = r#"

@@ -15,6 +15,7 @@ use futures::stream;
 use guest_parts::{error::error, path};
 use sandbox_core::ErrorCode;
 use sandbox_wire::sandbox::v1::{Code, RunRequest, RunResponse};
+use tokio::time::timeout;
 
 use crate::state::{State, random};
 use build::Build;
@@ -22,6 +23,8 @@ pub(crate) use end::{Mark, end_all};
 pub(crate) use program::start_error;
 use steps::Run;
 
+/// How long a run waits for the removal of what it was given.
+const REMOVE_LIMIT: Duration = Duration::from_secs(2);
 /// Stands for the script's path in an argument.
 const FILE: &str = "{file}";
 
@@ -67,12 +70,13 @@ async fn prepare(state: &Arc<State>, request: RunRequest) -> Result<Run, Connect
     let mut script = None;
     let mut build = None;
     if let Some(given) = request.script.into_option() {
-        let file = Leftover(Arc::clone(state), script_path(state, &given.file_name));
+        let place = script_path(state, &given.file_name);
+        let path = crate::envd::text(&place)?;
+        let file = Leftover::new(state, place.clone());
         state
             .envd
-            .put(&file.1, &given.source, &given.file_name)
+            .put(&place, &given.source, &given.file_name)
             .await?;
-        let path = crate::envd::text(&file.1)?;
         let mut compile = given.compile;
         for word in argv.iter_mut().chain(&mut compile) {
             if word == FILE {
@@ -113,20 +117,30 @@ fn script_path(state: &State, file_name: &str) -> PathBuf {
 }
 
 /// What a run has put into the sandbox; removed when dropped.
-struct Leftover(Arc<State>, PathBuf);
+struct Leftover(Option<(Arc<State>, PathBuf)>);
 
 impl Leftover {
-    async fn remove(self) {
-        let _ = self.0.envd.remove_all(&self.1, "the script").await;
-        std::mem::forget(self);
+    fn new(state: &Arc<State>, path: PathBuf) -> Self {
+        Self(Some((Arc::clone(state), path)))
+    }
+
+    /// Waits for it, so that nobody finds it after the run, but not for ever.
+    async fn remove(mut self) {
+        if let Some((state, path)) = self.0.take() {
+            let removing = tokio::spawn(async move {
+                let _ = state.envd.remove_all(&path, "the script").await;
+            });
+            let _ = timeout(REMOVE_LIMIT, removing).await;
+        }
     }
 }
 
 impl Drop for Leftover {
     fn drop(&mut self) {
-        let (state, path) = (Arc::clone(&self.0), std::mem::take(&mut self.1));
         // A run that did not begin; nobody waits for this.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        if let (Some((state, path)), Ok(runtime)) =
+            (self.0.take(), tokio::runtime::Handle::try_current())
+        {
             runtime.spawn(async move {
                 let _ = state.envd.remove_all(&path, "the script").await;
             });

@@ -35,7 +35,7 @@ use crate::{
 /// Events that may wait for the reader; each output is 32 KiB at most.
 const EVENTS_WAITING: usize = 4;
 /// How long the end of a program may take to be told once it was killed.
-const END_LIMIT: Duration = Duration::from_secs(5);
+const END_LIMIT: Duration = Duration::from_secs(8);
 /// After a run's own limit envd ends it: this service must be gone.
 const ABANDONED: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ impl Run {
         // First, before any output: the channel is new and has room.
         let _ = events.try_send(Ok(started(first.pid)));
         tokio::spawn(async move {
-            let last = match self.to_end(&state, first, began, &events).await {
+            let last = match self.until_told(&state, first, began, &events).await {
                 Ok(ended) => Ok(RunResponse {
                     event: ended.into(),
                     ..Default::default()
@@ -108,7 +108,7 @@ impl Run {
         Program::start(&state.envd, start).await
     }
 
-    async fn to_end(
+    async fn until_told(
         mut self,
         state: &Arc<State>,
         first: Program,
@@ -273,9 +273,14 @@ impl Run {
             Termination::TERMINATION_TIMED_OUT => self.grace,
             _ => Duration::ZERO,
         };
-        let ending = end_all(envd, &self.mark, marked(&self.mark), grace);
-        // It goes on while its last words are taken.
-        let (exit, ()) = tokio::join!(timeout(grace + END_LIMIT, &mut follow), ending);
+        // A task, which goes on when nobody waits for it any more.
+        let (envd, mark) = (envd.clone(), self.mark.clone());
+        let ending = tokio::spawn(async move {
+            end_all(&envd, &mark, marked(&mark), grace).await;
+        });
+        // Its last words are taken meanwhile.
+        let limit = grace + END_LIMIT;
+        let (exit, _) = tokio::join!(timeout(limit, &mut follow), timeout(limit, ending));
         let exit = match exit {
             Ok(Ok(exit)) => exit,
             Ok(Err(_)) | Err(_) => KILLED,

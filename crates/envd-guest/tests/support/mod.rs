@@ -156,7 +156,9 @@ impl Place for AlonePlace {
     }
 
     async fn stop(&self) -> Result<()> {
-        self.place.stop().await
+        self.place.stop().await?;
+        self.guest.closed().await;
+        Ok(())
     }
 
     fn gone(&self) -> BoxFuture<'static, ()> {
