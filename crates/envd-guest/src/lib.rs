@@ -21,7 +21,10 @@
 //!   sandbox; without them only the program itself is ended.
 //! - A rename that must not replace, and a write that must not meet a folder, look first
 //!   and then act: a program in the sandbox can come between.
-//! - Names that are not UTF-8 can be neither listed nor read.
+//! - Names that are not UTF-8 are shown, and cannot be read. A link is told with the end
+//!   of its way and not with its first step, and disk use is the sum of sizes, not blocks.
+//! - On real envd a program's end waits for its streams. It is looked after 0.3 s, and
+//!   then ever more seldom, whether only its children hold them.
 //! - Files that are searched come over the wire: at most 20,000 of 8 MiB, 512 MiB together.
 //! - Where envd is root, it reads what root may; what is the kernel's is refused.
 //!

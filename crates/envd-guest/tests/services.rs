@@ -162,7 +162,7 @@ async fn an_archive_goes_in_whole_or_not_at_all_and_comes_out() {
         has("fresh/l", "deep/x") && has("links/up", "../f"),
         "{found:?}"
     );
-    assert_eq!(found.len(), 15, "{found:?}");
+    assert_eq!(found.len(), 13, "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -121,12 +121,13 @@ fn relative(top: &Path, place: &Path, target: String) -> String {
     let Ok(below) = Path::new(&target).strip_prefix(top) else {
         return target;
     };
-    let ups = parent
-        .strip_prefix(top)
-        .map_or(0, |it| it.components().count());
+    let parent = parent.strip_prefix(top).unwrap_or(Path::new(""));
+    let shared = parent.components().zip(below.components());
+    let shared = shared.take_while(|(ours, theirs)| ours == theirs).count();
+    let ups = parent.components().count() - shared;
     let mut relative = PathBuf::new();
     relative.extend(std::iter::repeat_n("..", ups));
-    relative.push(below);
+    relative.extend(below.components().skip(shared));
     relative.to_string_lossy().into_owned()
 }
 
@@ -247,6 +248,7 @@ mod tests {
         let at = |place: &str, target: &str| relative(top, Path::new(place), target.into());
         assert_eq!(at("/w/top/l", "/w/top/a/b"), "a/b");
         assert_eq!(at("/w/top/d/e/l", "/w/top/a"), "../../a");
+        assert_eq!(at("/w/top/d/e/l", "/w/top/d/a"), "../a");
         assert_eq!(at("/w/top/l", "/etc/passwd"), "/etc/passwd");
         assert_eq!(at("/w/top/l", "../x"), "../x");
     }
