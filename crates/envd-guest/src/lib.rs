@@ -45,6 +45,7 @@ mod serve;
 mod state;
 mod tools;
 mod transport;
+mod upload;
 mod words;
 mod workspace;
 

@@ -14,8 +14,8 @@ use tokio::sync::mpsc;
 
 use crate::{
     envd::text,
-    files::{Upload, is_plain},
     state::State,
+    upload::{Upload, is_plain},
 };
 
 const BUFFER_BYTES: usize = 64 * 1024;

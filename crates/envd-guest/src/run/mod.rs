@@ -5,6 +5,7 @@ mod end;
 mod program;
 mod spill;
 mod steps;
+mod told;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -20,8 +21,8 @@ use tokio::time::timeout;
 use crate::state::{State, random};
 use build::Build;
 pub(crate) use end::{Mark, end_all};
-pub(crate) use program::start_error;
 use steps::Run;
+pub(crate) use told::start_error;
 
 /// How long a run waits for the removal of what it was given.
 const REMOVE_LIMIT: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use sandbox_wire::sandbox::v1::OutputFile;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Notify;
 
-use crate::{files::Upload, state::State};
+use crate::{state::State, upload::Upload};
 
 /// Where the streams of one run spill to, and when.
 #[derive(Clone)]

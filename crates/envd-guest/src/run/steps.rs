@@ -24,8 +24,9 @@ use super::{
     Leftover,
     build::{Build, NOT_FOUND},
     end::{Mark, end_all, marked},
-    program::{Captured, Exit, KILLED, Output, Program, Start, feed, look_for_end},
+    program::{Captured, Output, Program, Start, feed, look_for_end},
     spill::{Spill, Spilling},
+    told::{Exit, KILLED},
 };
 use crate::{
     envd::CALL_LIMIT,
