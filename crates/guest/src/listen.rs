@@ -161,6 +161,10 @@ async fn accept(listener: TcpListener, token: Arc<str>, found: mpsc::Sender<Sock
 
 async fn shake_hands(socket: TcpStream, token: &str) -> Option<Socket> {
     socket.set_nodelay(true).ok()?;
+    #[expect(
+        clippy::result_large_err,
+        reason = "the handshake's callback is made so"
+    )]
     let callback = |request: &Request, response: Response| match shows(request, token) {
         true => Ok(response),
         false => {
