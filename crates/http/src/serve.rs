@@ -202,7 +202,7 @@ impl Connection {
                 TowerToHyperService::new(self.router.clone()),
             );
         let connection = connection.with_upgrades();
-        self.to_end(connection, |it| it.graceful_shutdown()).await;
+        self.drive(connection, |it| it.graceful_shutdown()).await;
     }
 
     async fn http2<S>(self, stream: S)
@@ -221,10 +221,10 @@ impl Connection {
                 TokioIo::new(stream),
                 TowerToHyperService::new(self.router.clone()),
             );
-        self.to_end(connection, |it| it.graceful_shutdown()).await;
+        self.drive(connection, |it| it.graceful_shutdown()).await;
     }
 
-    async fn to_end<C>(self, connection: C, finish: impl FnOnce(Pin<&mut C>))
+    async fn drive<C>(self, connection: C, finish: impl FnOnce(Pin<&mut C>))
     where
         C: Future<Output = hyper::Result<()>>,
     {
