@@ -82,7 +82,7 @@ fn python_drives_local_sandboxes() {
     let mut around = surroundings(&server, "local");
     let _limited = limited(&mut around, &[]);
     let _small = small(&mut around);
-    python("python", &around, &[]).all_of(230);
+    python("python", &around, &[]).all_of(278);
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn javascript_drives_local_sandboxes() {
     let server = Server::start(&ROOM);
     let mut around = surroundings(&server, "local");
     let _limited = limited(&mut around, &[]);
-    javascript("javascript", &around).all_of(45);
+    javascript("javascript", &around).all_of(47);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn python_drives_docker_sandboxes() {
     let settings = docker(host);
     let server = Server::start(&settings);
     let around = surroundings(&server, "docker");
-    python("python", &around, &["-m", "not local"]).at_least(200);
+    python("python", &around, &["-m", "not local"]).at_least(263);
 }
 
 #[test]
@@ -112,5 +112,5 @@ fn javascript_drives_docker_sandboxes() {
     let settings = docker(host);
     let server = Server::start(&settings);
     let around = surroundings(&server, "docker");
-    javascript("javascript", &around).at_least(40);
+    javascript("javascript", &around).at_least(45);
 }

@@ -258,7 +258,8 @@ def test_input_that_is_streamed_and_stops(sbx):
         client.sendall(head("POST", "/process.Process/StreamInput", headers))
         for part in (first, data, data[:7]):
             client.sendall(b"%x\r\n%s\r\n" % (len(part), part))
-        until("it has come", lambda: sbx.files.read("streamed") == "hi")
+        come = lambda: sbx.files.exists("streamed") and sbx.files.read("streamed") == "hi"
+        until("it has come", come)
     # The process lives on, and its input is open.
     handle.send_stdin(" there")
     handle.close_stdin()
