@@ -112,5 +112,5 @@ fn javascript_drives_docker_sandboxes() {
     let settings = docker(host);
     let server = Server::start(&settings);
     let around = surroundings(&server, "docker");
-    javascript("javascript", &around).at_least(45);
+    javascript("javascript", &around).at_least(44);
 }
