@@ -57,7 +57,13 @@ impl HttpBody for Arriving {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let body = self.body.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Poll::Ready(frame) = Pin::new(body).poll_frame(context) {
+        while let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(context) {
+            // The guest's connection takes many empty frames for an attack, and ends.
+            if let Some(Ok(frame)) = &frame
+                && frame.data_ref().is_some_and(Bytes::is_empty)
+            {
+                continue;
+            }
             let next = Instant::now() + self.limit;
             self.silence.as_mut().reset(next);
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
