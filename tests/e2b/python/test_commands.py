@@ -62,7 +62,7 @@ def test_the_default_user_may_be_named(sbx):
     number = sbx.commands.run("id -u").stdout
     assert sbx.commands.run("id -u", user="user").stdout == number
     # Not every image has a name for it.
-    name = sbx.commands.run("id -un 2>/dev/null || echo user").stdout.strip()
+    name = sbx.commands.run("name=$(id -un 2>/dev/null) || name=user; echo $name").stdout.strip()
     assert sbx.commands.run("id -u", user=name).stdout == number
 
 
