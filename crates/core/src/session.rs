@@ -48,6 +48,8 @@ impl OnEnd {
 pub struct E2bOptions {
     /// The template as it was asked for.
     pub template: String,
+    /// Goes into its tokens, so that those of one that had the same name before are none.
+    pub token_salt: String,
     /// Traffic to it while it is paused resumes it.
     pub auto_resume: bool,
     /// Whether its ports are open to those who have no traffic token.

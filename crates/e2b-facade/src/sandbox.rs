@@ -3,7 +3,7 @@
 use sandbox_core::{E2bOptions, Error, ErrorCode, Result, SessionId, SessionKey, TenantId};
 use sandbox_session::{SessionInfo, SessionState};
 
-use crate::state::Facade;
+use crate::{secret::Purpose, state::Facade};
 
 /// 128 bits in base 36.
 const RANDOM_CHARS: usize = 25;
@@ -45,6 +45,18 @@ pub(crate) fn random_bits() -> Result<u128> {
 pub(crate) struct Found {
     pub key: SessionKey,
     pub options: E2bOptions,
+}
+
+impl Found {
+    pub(crate) fn token(&self, facade: &Facade, purpose: Purpose) -> String {
+        let (name, salt) = (self.key.session.as_str(), &self.options.token_salt);
+        facade.secret.token(purpose, name, salt)
+    }
+
+    pub(crate) fn is_token(&self, facade: &Facade, purpose: Purpose, given: &[u8]) -> bool {
+        let (name, salt) = (self.key.session.as_str(), &self.options.token_salt);
+        facade.secret.is_token(purpose, name, salt, given)
+    }
 }
 
 impl Facade {

@@ -49,14 +49,22 @@ impl Secret {
         mac.finalize().into_bytes().into()
     }
 
-    pub(crate) fn token(&self, purpose: Purpose, sandbox: &str) -> String {
-        let mac = self.mac(purpose, &[sandbox]);
+    /// Of the sandbox of this name that was made with this salt.
+    pub(crate) fn token(&self, purpose: Purpose, sandbox: &str, salt: &str) -> String {
+        let mac = self.mac(purpose, &[sandbox, salt]);
         mac.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// Whether this is the token; takes as long for every wrong one.
-    pub(crate) fn is_token(&self, purpose: Purpose, sandbox: &str, given: &[u8]) -> bool {
-        self.token(purpose, sandbox).as_bytes().ct_eq(given).into()
+    pub(crate) fn is_token(
+        &self,
+        purpose: Purpose,
+        sandbox: &str,
+        salt: &str,
+        given: &[u8],
+    ) -> bool {
+        let token = self.token(purpose, sandbox, salt);
+        token.as_bytes().ct_eq(given).into()
     }
 
     /// Bits for the name of what this tenant asks for under this key.
@@ -75,21 +83,22 @@ mod tests {
     #[test]
     fn a_token_is_good_for_one_purpose_of_one_sandbox_and_one_service() {
         let secret = Secret::new([7; 32]);
-        let token = secret.token(Purpose::Envd, "ia");
+        let token = secret.token(Purpose::Envd, "ia", "1");
         assert_eq!(token.len(), 64);
-        assert!(secret.is_token(Purpose::Envd, "ia", token.as_bytes()));
-        assert_eq!(token, Secret::new([7; 32]).token(Purpose::Envd, "ia"));
+        assert!(secret.is_token(Purpose::Envd, "ia", "1", token.as_bytes()));
+        assert_eq!(token, Secret::new([7; 32]).token(Purpose::Envd, "ia", "1"));
         for wrong in [
-            secret.token(Purpose::Traffic, "ia"),
-            secret.token(Purpose::Envd, "ib"),
-            Secret::new([8; 32]).token(Purpose::Envd, "ia"),
+            secret.token(Purpose::Traffic, "ia", "1"),
+            secret.token(Purpose::Envd, "ib", "1"),
+            secret.token(Purpose::Envd, "ia", "2"),
+            Secret::new([8; 32]).token(Purpose::Envd, "ia", "1"),
             String::new(),
             token[..63].to_owned(),
             format!("{token}0"),
             token.to_uppercase(),
         ] {
             assert!(
-                !secret.is_token(Purpose::Envd, "ia", wrong.as_bytes()),
+                !secret.is_token(Purpose::Envd, "ia", "1", wrong.as_bytes()),
                 "{wrong}"
             );
         }

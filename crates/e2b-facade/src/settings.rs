@@ -23,6 +23,8 @@ pub struct E2bSettings {
     pub templates: BTreeMap<String, Template>,
     /// Longest time that a sandbox may be given at once.
     pub max_timeout: Duration,
+    /// Requests to the sandboxes of one tenant that may be under way.
+    pub tenant_requests: usize,
     /// Sandboxes that ask for the internet get it, where the backend can.
     pub allow_internet: bool,
     /// Those of the other API: the usual sandbox, languages, limits of runs.
@@ -35,6 +37,7 @@ impl E2bSettings {
             domain: None,
             templates: BTreeMap::new(),
             max_timeout: Duration::from_secs(24 * 3600),
+            tenant_requests: 256,
             allow_internet: false,
             http,
         }

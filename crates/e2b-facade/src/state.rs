@@ -7,6 +7,7 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
+use http::{Method, StatusCode};
 use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_auth::Auth;
@@ -21,7 +22,7 @@ use crate::{
     error::Refusal,
     interpreter::Directories,
     target::{Target, Unclear, target},
-    traffic,
+    traffic::{self, Crowd},
 };
 
 /// What an E2B API is made of.
@@ -43,18 +44,19 @@ pub struct E2bParts {
 pub(crate) struct Facade(Arc<Inner>);
 
 pub(crate) struct Inner {
-    pub sessions: Arc<SessionManager>,
-    pub executions: Executions,
-    pub admission: Arc<Admission>,
-    pub auth: Auth,
-    pub audit: Audit,
-    pub clock: Arc<dyn Clock>,
-    pub capabilities: Capabilities,
-    pub secret: Secret,
-    pub settings: E2bSettings,
+    parts: E2bParts,
     pub directories: Directories,
+    pub crowd: Crowd,
     /// Connections that were taken over from their requests.
     pub tasks: TaskTracker,
+}
+
+impl std::ops::Deref for Inner {
+    type Target = E2bParts;
+
+    fn deref(&self) -> &E2bParts {
+        &self.parts
+    }
 }
 
 impl std::ops::Deref for Facade {
@@ -68,15 +70,8 @@ impl std::ops::Deref for Facade {
 /// The whole API, for a listener of its own.
 pub fn router(parts: E2bParts) -> Router {
     let facade = Facade(Arc::new(Inner {
-        sessions: parts.sessions,
-        executions: parts.executions,
-        admission: parts.admission,
-        auth: parts.auth,
-        audit: parts.audit,
-        clock: parts.clock,
-        capabilities: parts.capabilities,
-        secret: parts.secret,
-        settings: parts.settings,
+        crowd: Crowd::new(parts.settings.tenant_requests),
+        parts,
         directories: Directories::default(),
         tasks: TaskTracker::new(),
     }));
@@ -93,8 +88,18 @@ struct Door {
 }
 
 async fn dispatch(State(door): State<Door>, request: Request) -> Response {
+    if request.method() == Method::CONNECT {
+        return Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "this is no proxy").into_response();
+    }
+    if door.facade.auth.is_off()
+        && let Err(error) = sandbox_http::refuse_foreign_pages(request.headers())
+    {
+        return Refusal::from(error).into_response();
+    }
     let settings = &door.facade.settings;
-    match target(settings.domain.as_ref(), request.uri(), request.headers()) {
+    let strangers = !door.facade.auth.is_off();
+    let domain = settings.domain.as_ref();
+    match target(domain, strangers, request.uri(), request.headers()) {
         Ok(Target::Control) => {
             let label = control::label(request.uri().path());
             let Ok(mut response) = door.control.oneshot(request).await;

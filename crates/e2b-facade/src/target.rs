@@ -31,8 +31,14 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclear(pub &'static str);
 
+const FOREIGN: Unclear = Unclear("the host is not one of this service");
+
+/// `strangers`: without a domain any host will do, as behind a gateway. Where no key is
+/// asked for it will not: a page whose name was made to lead here is of this machine to
+/// the browser.
 pub(crate) fn target(
     domain: Option<&Domain>,
+    strangers: bool,
     uri: &Uri,
     headers: &HeaderMap,
 ) -> Result<Target, Unclear> {
@@ -44,14 +50,15 @@ pub(crate) fn target(
         };
         return match host.split('.').next().filter(of_ours) {
             Some(label) => by_name(label),
-            None => by_headers(headers),
+            None if strangers || is_of_no_domain(&host) => by_headers(headers),
+            None => Err(FOREIGN),
         };
     };
     match under(&host, domain.host()) {
         Some("" | "api" | "sandbox") => by_headers(headers),
         Some(label) => by_name(label),
         None if is_of_no_domain(&host) => by_headers(headers),
-        None => Err(Unclear("the host is not one of this service")),
+        None => Err(FOREIGN),
     }
 }
 
@@ -143,7 +150,7 @@ mod tests {
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        target(domain.as_ref(), &Uri::from_static("/files"), &map).ok()
+        target(domain.as_ref(), true, &Uri::from_static("/files"), &map).ok()
     }
 
     fn port(port: u16) -> Option<Target> {
@@ -235,9 +242,26 @@ mod tests {
             .unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, "api.sbx.example.com".parse().unwrap());
-        assert_eq!(target(Some(&domain), &uri, &headers).ok(), port(80));
+        assert_eq!(target(Some(&domain), true, &uri, &headers).ok(), port(80));
         headers.append(header::HOST, "localhost".parse().unwrap());
-        assert!(target(Some(&domain), &uri, &headers).is_err());
-        assert!(target(None, &Uri::from_static("/"), &HeaderMap::new()).is_err());
+        assert!(target(Some(&domain), true, &uri, &headers).is_err());
+        assert!(target(None, true, &Uri::from_static("/"), &HeaderMap::new()).is_err());
+    }
+
+    #[test]
+    fn without_keys_a_name_that_was_made_to_lead_here_does_not() {
+        for (host, good) in [
+            ("localhost:8081", true),
+            ("127.0.0.1", true),
+            ("[::1]:8081", true),
+            (&format!("3000-{ID}.localhost") as &str, true),
+            ("evil.example", false),
+            ("localhost.evil.example", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            let found = target(None, false, &Uri::from_static("/sandboxes"), &headers);
+            assert_eq!(found.is_ok(), good, "{host}");
+        }
     }
 }

@@ -22,7 +22,7 @@ const MAX_MESSAGE_BYTES: usize = 80 * 1024 * 1024;
 /// What may be under way of one stream, and of all of them, before the guest waits.
 const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
 /// Room for many stalled streams: one whose client does not read must not stop the others.
-const CONNECTION_WINDOW_BYTES: u32 = 8 * 1024 * 1024;
+const CONNECTION_WINDOW_BYTES: u32 = 512 * STREAM_WINDOW_BYTES;
 
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(30);
 /// Long, for a sandbox may have used up its share of the processors.

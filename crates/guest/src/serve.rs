@@ -46,8 +46,10 @@ type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 /// Largest request: a file to write.
 const MAX_MESSAGE_BYTES: usize = 80 * 1024 * 1024;
 /// What may wait of one upload, and of all of them, before the sender waits.
-const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
+const STREAM_WINDOW_BYTES: u32 = 128 * 1024;
+/// Room for all streams: programs that do not read what is sent to their ports must not
+/// stop the others.
+const CONNECTION_WINDOW_BYTES: u32 = MAX_STREAMS * STREAM_WINDOW_BYTES;
 const MAX_STREAMS: u32 = 512;
 /// Threads for file work; they count against the sandbox's processes.
 const FILE_THREADS: usize = 4;

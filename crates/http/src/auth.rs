@@ -20,7 +20,7 @@ pub(crate) async fn caller(auth: &Auth, headers: &HeaderMap) -> Result<Caller> {
 
 /// Without tokens, a page that the browser's user happens to visit could call:
 /// browsers tell by `Origin` whose page it is.
-fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
+pub fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
     let Some(origin) = headers.get(header::ORIGIN) else {
         return Ok(());
     };

@@ -38,6 +38,7 @@ mod time;
 mod trace;
 
 pub use audit::SessionWatch;
+pub use auth::refuse_foreign_pages;
 pub use languages::{Language, LanguageError, LanguageTable};
 pub use metrics::{Declared, Metrics};
 pub use problem::{log as log_error, status};

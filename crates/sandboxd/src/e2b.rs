@@ -36,6 +36,8 @@ pub fn e2b_settings(settings: &Settings, http: HttpSettings) -> Result<E2bSettin
             .map(|(name, asked)| (name.clone(), template(&usual, asked)))
             .collect::<BTreeMap<_, _>>(),
         max_timeout: Duration::from_secs(settings.e2b_max_timeout),
+        // The listener's connections are not one tenant's.
+        tenant_requests: (settings.max_connections / 4).max(1),
         allow_internet: settings.e2b_internet,
         http,
     })

@@ -324,6 +324,7 @@ fn session_settings(settings: &Settings) -> SessionSettings {
         spec: usual_spec(settings),
         max_sessions: settings.max_sessions,
         tenant_max_sessions: settings.tenant_max_sessions,
+        tenant_max_paused: settings.tenant_max_paused,
         idle_timeout,
         ttl: (settings.session_ttl > 0).then(|| Duration::from_secs(settings.session_ttl)),
         runs_per_session: settings.session_runs,

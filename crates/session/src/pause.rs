@@ -13,7 +13,7 @@ use crate::{
     deadline::{self, within},
     new::Wanted,
     sandbox::Sandbox,
-    session::{Session, State, paused},
+    session::{Session, State, Times, paused},
     shared::Shared,
     table::Table,
 };
@@ -179,7 +179,7 @@ impl Shared {
         }
     }
 
-    /// A session whose time is over is kept, or ended where it cannot be.
+    /// A session whose time is over is kept, or ended where it may not or cannot be.
     pub async fn pause_at_end(self: Arc<Self>, key: SessionKey) {
         let Ok(session) = known(&self.table(), &key) else {
             return;
@@ -194,9 +194,15 @@ impl Shared {
             Err(error) => {
                 warn!(
                     session.tenant = %key.tenant, session.id = %key.session,
-                    "failed to pause a session whose time is over, it ends: {}", chain(&error)
+                    "failed to pause a session whose time is over: {}", chain(&error)
                 );
-                self.begin_end(&mut self.table(), &key, DestroyReason::Ttl);
+                // Anything else may be mended until the reaper looks again.
+                if matches!(
+                    error.code(),
+                    ErrorCode::SessionLimitReached | ErrorCode::Unsupported
+                ) {
+                    self.begin_end(&mut self.table(), &key, DestroyReason::Ttl);
+                }
             }
         }
     }
@@ -246,6 +252,7 @@ impl Shared {
                 self.mark_lost(session, &sandbox);
             }
         }
+        let before = session.times().clone();
         {
             // Under the lock, as every change that a call looks at.
             let _table = self.table();
@@ -259,9 +266,46 @@ impl Shared {
             session.go_on(ends);
             session.touch(now);
         }
-        self.write_row(session).await?;
-        self.acquire(session.key(), Wanted::Existing).await?;
-        Ok(true)
+        let going_on = async {
+            self.write_row(session).await?;
+            self.acquire(session.key(), Wanted::Existing).await
+        };
+        let Err(error) = going_on.await else {
+            return Ok(true);
+        };
+        // It could end now though nobody has had it: it stays as it was.
+        self.stay_paused(session, before).await;
+        Err(error)
+    }
+
+    async fn stay_paused(&self, session: &Session, before: Times) {
+        let sandbox = {
+            let table = self.table();
+            if session.ended().is_some() {
+                return;
+            }
+            session.pause_as(before);
+            match table.entries.get(session.key()).map(|entry| &entry.state) {
+                Some(State::Running(sandbox)) => Some(Arc::clone(sandbox)),
+                _ => None,
+            }
+        };
+        if let Some(sandbox) = sandbox {
+            let freezing = sandbox.place.guest().freeze();
+            if let Err(error) = within(deadline::FREEZE, "the pause of the sandbox", freezing).await
+            {
+                warn!(
+                    session.tenant = %session.key().tenant, session.id = %session.key().session,
+                    "failed to freeze a sandbox: {}", chain(&error)
+                );
+            }
+        }
+        if let Err(error) = self.write_row(session).await {
+            warn!(
+                session.tenant = %session.key().tenant, session.id = %session.key().session,
+                "failed to write that a session stays paused: {}", chain(&error)
+            );
+        }
     }
 }
 

@@ -229,6 +229,12 @@ impl Session {
         self.pause_token().cancel();
     }
 
+    /// It is paused as it was before it was to go on.
+    pub fn pause_as(&self, before: Times) {
+        *self.times() = before;
+        self.pause_token().cancel();
+    }
+
     /// It goes on, to this end.
     pub fn go_on(&self, ends: Option<Timestamp>) {
         let mut pause = self.pause_token();

@@ -12,6 +12,8 @@ pub struct SessionSettings {
     pub max_sessions: usize,
     /// The same for each tenant.
     pub tenant_max_sessions: usize,
+    /// Sessions of one tenant that are kept paused.
+    pub tenant_max_paused: usize,
     /// A session that nobody uses for this long ends.
     pub idle_timeout: Duration,
     /// A session ends this long after it was made, used or not.
@@ -32,6 +34,7 @@ impl Default for SessionSettings {
             spec: SandboxSpec::default(),
             max_sessions: 50,
             tenant_max_sessions: 50,
+            tenant_max_paused: 100,
             idle_timeout: Duration::from_secs(900),
             ttl: None,
             runs_per_session: 4,

@@ -91,12 +91,8 @@ impl Table {
     /// Whether one more session of this tenant may be paused.
     pub fn may_pause(&self, tenant: &TenantId, settings: &SessionSettings) -> bool {
         let entries = self.entries.values();
-        let paused: Vec<_> = entries.filter(|entry| entry.session.is_paused()).collect();
-        let own = paused
-            .iter()
-            .filter(|entry| entry.session.key().tenant == *tenant)
-            .count();
-        own < settings.tenant_max_sessions && paused.len() < settings.max_sessions
+        let own = entries.filter(|entry| entry.session.key().tenant == *tenant);
+        own.filter(|entry| entry.session.is_paused()).count() < settings.tenant_max_paused
     }
 
     /// Whether there is place for one more sandbox of this tenant.

@@ -191,6 +191,7 @@ async fn what_was_kept_before_there_were_owners_is_the_first_ones() {
     // Nobody had asked for anything then.
     let kept = SessionRecord {
         options: SessionOptions::default(),
+        paused_at: None,
         ..record("t", "a")
     };
     assert_eq!(one.load().await.unwrap(), std::slice::from_ref(&kept));

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     caller::Caller,
     error::{Answer, Refusal},
-    sandbox::{random_bits, sandbox_id},
+    sandbox::{no_sandbox, random_bits, sandbox_id},
     secret::Purpose,
     state::Facade,
 };
@@ -66,6 +66,7 @@ async fn create(
     };
     let options = E2bOptions {
         template: new.template_id.clone(),
+        token_salt: format!("{:032x}", random_bits()?),
         auto_resume: new.auto_resume.is_some_and(|resume| resume.enabled),
         public_traffic: network::public_traffic(new.network.as_ref()),
     };
@@ -76,7 +77,7 @@ async fn create(
             run_timeout: None,
             request_sha256,
             on_end: on_end(&new),
-            e2b: Some(options.clone()),
+            e2b: Some(options),
         },
         idle_timeout: Some(NEVER_IDLE),
         ttl: Some(match new.timeout {
@@ -93,6 +94,10 @@ async fn create(
     let key = SessionKey::new(caller.tenant.clone(), id.parse()?);
     tracing::Span::current().record("session.id", key.session.as_str());
     facade.sessions.create(&key, &session).await?;
+    // Not what was asked for but what is there: this may be the second time.
+    let (_, options) = facade
+        .own(&caller.tenant, &id)
+        .ok_or_else(|| no_sandbox(&id))?;
     Ok(made(facade, &id, &options, StatusCode::CREATED))
 }
 
@@ -109,8 +114,12 @@ pub(super) fn made(
         client_id: CLIENT_ID.to_owned(),
         envd_version: ENVD_VERSION.to_owned(),
         alias: None,
-        envd_access_token: Some(facade.secret.token(Purpose::Envd, id)),
-        traffic_access_token: Some(facade.secret.token(Purpose::Traffic, id)),
+        envd_access_token: Some(facade.secret.token(Purpose::Envd, id, &options.token_salt)),
+        traffic_access_token: Some(
+            facade
+                .secret
+                .token(Purpose::Traffic, id, &options.token_salt),
+        ),
         domain: facade.settings.domain.as_ref().map(ToString::to_string),
     };
     (status, axum::Json(sandbox)).into_response()

@@ -37,7 +37,11 @@ pub(super) async fn detail(
     let own = own(&facade, &caller, &id)?;
     let has_internet = own.info.spec.network != NetworkPolicy::Disabled;
     Ok(Json(SandboxDetail {
-        envd_access_token: Some(facade.secret.token(Purpose::Envd, &id)),
+        envd_access_token: Some(
+            facade
+                .secret
+                .token(Purpose::Envd, &id, &own.options.token_salt),
+        ),
         domain: facade.settings.domain.as_ref().map(ToString::to_string),
         allow_internet_access: Some(has_internet),
         network: Some(NetworkConfig {

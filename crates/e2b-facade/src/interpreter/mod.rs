@@ -16,7 +16,7 @@ use axum::{
 };
 use e2b_wire::ProxyError;
 use http::{Method, StatusCode};
-use sandbox_core::Error;
+use sandbox_core::{Error, ErrorCode};
 
 use crate::{
     control::{parse, read},
@@ -69,7 +69,14 @@ impl From<Refusal> for Refused {
 
 impl From<Error> for Refused {
     fn from(error: Error) -> Self {
-        Refusal::from(error).into()
+        match error.code() {
+            // As it would have been a moment later.
+            ErrorCode::SessionPaused | ErrorCode::SessionDeleted => Self::Plain(Plain(
+                StatusCode::BAD_GATEWAY,
+                "The sandbox was not found".to_owned(),
+            )),
+            _ => Refusal::from(error).into(),
+        }
     }
 }
 
@@ -87,7 +94,7 @@ pub(crate) async fn answer(facade: &Facade, found: &Found, request: Request) -> 
     if request.method() == Method::GET && request.uri().path() == "/health" {
         return "OK".into_response();
     }
-    if let Err(given) = has_any_token(facade, sandbox, request.headers()) {
+    if let Err(given) = has_any_token(facade, found, request.headers()) {
         return proxy_error(ProxyError::token_refused(sandbox, given));
     }
     if let Err(error) = facade.admission.request(&found.key.tenant) {

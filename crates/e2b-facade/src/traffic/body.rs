@@ -17,6 +17,7 @@ use http_body_util::BodyExt as _;
 use sandbox_core::Error;
 use sandbox_session::Lease;
 use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::sync::DropGuard;
 
 /// A body of the client's that is broken off when nothing of it comes for so long.
 pub(super) struct Arriving {
@@ -88,6 +89,8 @@ impl HttpBody for Arriving {
 pub(super) struct Leased<B> {
     body: B,
     over: BoxFuture<'static, Error>,
+    /// Tells that nobody reads it any more.
+    _reader: Option<DropGuard>,
 }
 
 impl<B> Leased<B> {
@@ -95,7 +98,13 @@ impl<B> Leased<B> {
         Self {
             body,
             over: over(lease),
+            _reader: None,
         }
+    }
+
+    pub(super) fn until_dropped(mut self, reader: DropGuard) -> Self {
+        self._reader = Some(reader);
+        self
     }
 }
 

@@ -14,15 +14,13 @@ use sandbox_core::ErrorCode;
 
 use super::{
     body::{Arriving, Leased},
-    lease, not_found,
-    started::Started,
-    stripped, token, unreached,
+    deed::Deed,
+    lease, not_found, stripped, token, unreached,
 };
 use crate::{error::Refusal, sandbox::Found, state::Facade};
 
 /// Input to a program may wait for a person; the SDKs show every 50 s that they live.
 const INPUT_LIMIT: Duration = Duration::from_secs(600);
-const START: &str = "/process.Process/Start";
 const INPUT: &str = "/process.Process/StreamInput";
 const HEALTH: &str = "/health";
 
@@ -33,7 +31,7 @@ pub(super) async fn answer(facade: &Facade, found: &Found, request: Request) -> 
     if !guest_client::is_of_the_contract(&head.method, &path) {
         return envd_error(StatusCode::NOT_FOUND, "there is no such route");
     }
-    if let Err(denied) = token::envd(facade, sandbox, &head.method, &head.uri, &head.headers) {
+    if let Err(denied) = token::envd(facade, found, &head.method, &head.uri, &head.headers) {
         return envd_error(StatusCode::UNAUTHORIZED, denied.0);
     }
     let is_probe = path == HEALTH && head.method == Method::GET;
@@ -58,20 +56,17 @@ pub(super) async fn answer(facade: &Facade, found: &Found, request: Request) -> 
         INPUT => INPUT_LIMIT,
         _ => facade.settings.http.body_timeout,
     };
-    let mut started = None;
-    let body = match path.as_str() {
-        START => {
-            let (body, watch) = Started::watch(facade, found, &head.headers, body);
-            started = Some(watch);
-            body
-        }
-        _ => body,
-    };
+    let (body, deed) = Deed::watch(facade, found, &head, body);
     let body = Arriving::new(body, limit).for_guest();
     let call = lease.guest().forward(http::Request::from_parts(head, body));
     let answered = lease.call(call).await;
-    if let Some(started) = started {
-        started.record(facade, answered.as_ref().err()).await;
+    if let Some(deed) = deed {
+        let outcome = match &answered {
+            Ok(answer) if answer.status().is_success() => "ok",
+            Ok(_) => "refused",
+            Err(error) => error.code().as_str(),
+        };
+        deed.record(outcome).await;
     }
     match answered {
         Ok(answer) => answer.map(|body| Body::new(Leased::new(body, Arc::new(lease)))),

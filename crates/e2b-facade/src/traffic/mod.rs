@@ -1,9 +1,10 @@
 //! Traffic to a sandbox: envd, the code interpreter, and what else listens there.
 
 mod body;
+mod crowd;
+mod deed;
 mod envd;
 mod port;
-mod started;
 mod stripped;
 mod token;
 
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use axum::{
     Json,
+    body::Body,
     extract::Request,
     response::{IntoResponse, Response},
 };
@@ -22,6 +24,8 @@ use sandbox_session::Lease;
 
 use crate::{error::Refusal, interpreter, sandbox::Found, state::Facade};
 
+pub(crate) use crowd::Crowd;
+use crowd::Placed;
 pub(crate) use token::has_any_token;
 
 /// Of a sandbox that traffic has resumed, at least.
@@ -54,11 +58,24 @@ pub(crate) async fn answer(
     let span = tracing::Span::current();
     span.record("session.tenant", found.key.tenant.as_str());
     span.record("session.id", found.key.session.as_str());
-    match port {
+    let Some(place) = facade.crowd.enter(&found.key.tenant) else {
+        return Refusal::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many requests to the tenant's sandboxes are under way",
+        )
+        .into_response();
+    };
+    let answer = match port {
         ENVD_PORT => envd::answer(facade, &found, request).await,
         INTERPRETER_PORT => interpreter::answer(facade, &found, request).await,
         port => port::answer(facade, &found, port, request).await,
-    }
+    };
+    answer.map(|body| {
+        Body::new(Placed {
+            body,
+            _place: place,
+        })
+    })
 }
 
 /// The sandbox, as long as this is held; one that is paused goes on for whoever may.

@@ -14,6 +14,7 @@ use hyper::{client::conn::http1, upgrade};
 use hyper_util::rt::TokioIo;
 use sandbox_session::Lease;
 use tokio::{io::copy_bidirectional, time::timeout};
+use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
 use super::{
@@ -36,7 +37,7 @@ pub(super) async fn answer(
 ) -> Response {
     let sandbox = found.key.session.as_str();
     if !found.options.public_traffic
-        && let Err(given) = token::traffic(facade, sandbox, request.headers())
+        && let Err(given) = token::traffic(facade, found, request.headers())
     {
         return proxy_error(ProxyError::token_refused(sandbox, given));
     }
@@ -113,6 +114,9 @@ async fn pass_on(
     let handshake = http1::Builder::new().handshake(TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(|_| Failed::NoAnswer)?;
     let until_over = over(Arc::clone(lease));
+    let left = CancellationToken::new();
+    // A program that does not read what is sent holds nothing once its client has gone.
+    let client = left.clone().drop_guard();
     facade.tasks.spawn(async move {
         tokio::select! {
             ended = connection.with_upgrades() => {
@@ -121,6 +125,7 @@ async fn pass_on(
                 }
             }
             _ = until_over => {}
+            () = left.cancelled() => {}
         }
     });
     let answered = tokio::select! {
@@ -135,9 +140,10 @@ async fn pass_on(
     let ours = switched.then(|| upgrade::on(&mut answer));
     let chosen = answer.headers().get(header::UPGRADE).cloned();
     stripped::strip_hop(answer.headers_mut());
+    stripped::strip_of_gateways(answer.headers_mut());
     let Some(ours) = ours else {
         let lease = Arc::clone(lease);
-        return Ok(answer.map(|body| Body::new(Leased::new(body, lease))));
+        return Ok(answer.map(|body| Body::new(Leased::new(body, lease).until_dropped(client))));
     };
     // Nobody asked for it.
     let protocol = upgrade.ok_or(Failed::NoAnswer)?;
@@ -146,6 +152,8 @@ async fn pass_on(
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     let until_over = over(Arc::clone(lease));
     facade.tasks.spawn(async move {
+        // The connection is this task's now.
+        let _client = client;
         let both = async {
             let (theirs, ours) = tokio::try_join!(theirs, ours)?;
             let (mut theirs, mut ours) = (TokioIo::new(theirs), TokioIo::new(ours));

@@ -4,7 +4,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 use sandbox_auth::ApiKey;
 
 /// RFC 9110, 7.6.1, and what older software sends.
-const OF_A_CONNECTION: [HeaderName; 8] = [
+const OF_A_CONNECTION: [HeaderName; 9] = [
     header::CONNECTION,
     header::PROXY_AUTHENTICATE,
     header::PROXY_AUTHORIZATION,
@@ -13,6 +13,7 @@ const OF_A_CONNECTION: [HeaderName; 8] = [
     header::TRANSFER_ENCODING,
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
 ];
 const API_KEY: HeaderName = HeaderName::from_static(e2b_wire::headers::API_KEY);
 const ACCESS_TOKEN: HeaderName = HeaderName::from_static(e2b_wire::headers::ACCESS_TOKEN);
@@ -29,9 +30,52 @@ pub(super) fn strip_ours(headers: &mut HeaderMap) {
     }
     headers.remove(ACCESS_TOKEN);
     // A program may have keys of its own, which are none of ours.
-    let is_ours = |key: &HeaderValue| key.to_str().is_ok_and(ApiKey::is_meant);
-    if headers.get_all(API_KEY).iter().any(is_ours) {
+    let is_ours = |text: &str| ApiKey::is_meant(text) || is_like_jwt(text);
+    let is_bearer = |text: &str| {
+        let (scheme, token) = text.split_once(' ').unwrap_or_default();
+        scheme.eq_ignore_ascii_case("bearer") && ApiKey::is_meant(token.trim())
+    };
+    let has = |name: &HeaderName, is: &dyn Fn(&str) -> bool| {
+        let mut values = headers.get_all(name).iter();
+        values.any(|value| value.to_str().is_ok_and(is))
+    };
+    let (key, authorization) = (
+        has(&API_KEY, &is_ours),
+        has(&header::AUTHORIZATION, &is_bearer),
+    );
+    if key {
         headers.remove(API_KEY);
+    }
+    if authorization {
+        headers.remove(header::AUTHORIZATION);
+    }
+}
+
+/// The control plane takes one in the place of a key.
+fn is_like_jwt(text: &str) -> bool {
+    text.starts_with("eyJ") && text.matches('.').count() == 2
+}
+
+/// What a gateway would obey, and what the service itself says: not a program's to say.
+pub(super) fn strip_of_gateways(headers: &mut HeaderMap) {
+    let names: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| {
+            let name = name.as_str();
+            name.starts_with("x-accel-")
+                || matches!(
+                    name,
+                    "x-sendfile"
+                        | "x-lighttpd-send-file"
+                        | "x-reproxy-url"
+                        | "x-request-id"
+                        | "traceresponse"
+                )
+        })
+        .cloned()
+        .collect();
+    for name in names {
+        headers.remove(name);
     }
 }
 
@@ -43,6 +87,8 @@ pub(super) fn strip_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(','))
         .filter_map(|name| name.trim().parse().ok())
+        // Not a client's to take away.
+        .filter(|name| *name != header::HOST && *name != header::CONTENT_LENGTH)
         .collect();
     let wants_upgrade = named.contains(&header::UPGRADE);
     let upgrade = headers.get(header::UPGRADE).cloned();
@@ -75,10 +121,14 @@ mod tests {
             ("e2b-traffic-access-token", "t"),
             ("x-access-token", "t"),
             ("x-api-key", "e2b_0"),
+            ("x-api-key", "eyJhbGciOiJIUzI1NiJ9.e30.c2ln"),
             ("authorization", "Bearer theirs"),
         ]);
         strip_ours(&mut left);
         assert_eq!(left, headers(&[("authorization", "Bearer theirs")]));
+        let mut left = headers(&[("authorization", "bearer e2b_0")]);
+        strip_ours(&mut left);
+        assert!(left.is_empty(), "{left:?}");
         let own = headers(&[("x-api-key", "theirs")]);
         let mut left = own.clone();
         strip_ours(&mut left);
@@ -95,10 +145,25 @@ mod tests {
             ("te", "trailers"),
             ("sec-websocket-key", "k"),
         ]);
+        left.append(header::CONNECTION, HeaderValue::from_static("host"));
+        left.insert(header::HOST, HeaderValue::from_static("h"));
         let upgrade = strip_hop(&mut left);
+        assert_eq!(left.remove(header::HOST).unwrap(), "h");
         assert_eq!(upgrade, Some(HeaderValue::from_static("websocket")));
         assert_eq!(left, headers(&[("sec-websocket-key", "k")]));
         // Not asked for on this connection.
         assert_eq!(strip_hop(&mut headers(&[("upgrade", "websocket")])), None);
+    }
+
+    #[test]
+    fn a_program_does_not_steer_the_gateway() {
+        let mut left = headers(&[
+            ("x-accel-redirect", "/secret"),
+            ("x-sendfile", "/etc/passwd"),
+            ("x-request-id", "forged"),
+            ("x-theirs", "1"),
+        ]);
+        strip_of_gateways(&mut left);
+        assert_eq!(left, headers(&[("x-theirs", "1")]));
     }
 }

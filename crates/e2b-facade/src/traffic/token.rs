@@ -9,7 +9,7 @@ use e2b_wire::{
 use http::{HeaderMap, HeaderName, Method, Uri};
 use sandbox_core::Timestamp;
 
-use crate::{secret::Purpose, state::Facade};
+use crate::{sandbox::Found, secret::Purpose, state::Facade};
 
 /// Why a request may not, in envd's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) struct Denied(pub &'static str);
 /// signed for in its address, for who has no token to send.
 pub(super) fn envd(
     facade: &Facade,
-    sandbox: &str,
+    found: &Found,
     method: &Method,
     uri: &Uri,
     headers: &HeaderMap,
@@ -28,11 +28,11 @@ pub(super) fn envd(
         return Ok(());
     }
     match only(headers, ACCESS_TOKEN) {
-        Some(given) if facade.secret.is_token(Purpose::Envd, sandbox, given) => Ok(()),
+        Some(given) if found.is_token(facade, Purpose::Envd, given) => Ok(()),
         Some(_) => Err(Denied("invalid access token")),
         None if headers.contains_key(ACCESS_TOKEN) => Err(Denied("invalid access token")),
         None if uri.path() == "/files" => {
-            let token = facade.secret.token(Purpose::Envd, sandbox);
+            let token = found.token(facade, Purpose::Envd);
             signed(&token, method, uri, facade.clock.now())
         }
         None => Err(Denied("missing access token")),
@@ -74,9 +74,9 @@ fn signed(token: &str, method: &Method, uri: &Uri, now: Timestamp) -> Result<(),
 }
 
 /// Of a port of a program in the sandbox: given, and right.
-pub(super) fn traffic(facade: &Facade, sandbox: &str, headers: &HeaderMap) -> Result<(), bool> {
+pub(super) fn traffic(facade: &Facade, found: &Found, headers: &HeaderMap) -> Result<(), bool> {
     match only(headers, TRAFFIC_TOKEN) {
-        Some(given) if facade.secret.is_token(Purpose::Traffic, sandbox, given) => Ok(()),
+        Some(given) if found.is_token(facade, Purpose::Traffic, given) => Ok(()),
         _ => Err(headers.contains_key(TRAFFIC_TOKEN)),
     }
 }
@@ -85,12 +85,12 @@ pub(super) fn traffic(facade: &Facade, sandbox: &str, headers: &HeaderMap) -> Re
 /// An error tells whether there was one.
 pub(crate) fn has_any_token(
     facade: &Facade,
-    sandbox: &str,
+    found: &Found,
     headers: &HeaderMap,
 ) -> Result<(), bool> {
     let envd = only(headers, ACCESS_TOKEN)
-        .is_some_and(|given| facade.secret.is_token(Purpose::Envd, sandbox, given));
-    match traffic(facade, sandbox, headers) {
+        .is_some_and(|given| found.is_token(facade, Purpose::Envd, given));
+    match traffic(facade, found, headers) {
         Err(given) if !envd => Err(given || headers.contains_key(ACCESS_TOKEN)),
         _ => Ok(()),
     }

@@ -1,8 +1,10 @@
 //! `POST /files/compose`: one file made of several, which are gone then.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, OpenOptions},
     io::{self, Read as _},
+    sync::Arc,
 };
 
 use connectrpc::ConnectError;
@@ -67,16 +69,28 @@ pub(super) async fn compose(
             format!("`{source}` is the destination too"),
         ));
     }
+    let named: BTreeSet<_> = sources.iter().map(|(path, _)| path).collect();
+    if named.len() < sources.len() {
+        return Err(ConnectError::invalid_argument(
+            "a file is named twice in `source_paths`",
+        ));
+    }
+    let disk = Arc::clone(&guest.disk);
     let made = blocking(move |caller| {
         // All of them, before anything is made.
+        let mut sizes = Vec::with_capacity(sources.len());
         for (path, shown) in &sources {
-            open(path, OpenOptions::new().read(true), shown)?;
+            let (_, found) = open(path, OpenOptions::new().read(true), shown)?;
+            sizes.push(found.len());
         }
+        disk.check_room(&destination, sizes.iter().sum())?;
         make_parents(&destination, &shown)?;
         let mut whole = Replacement::create(&destination, &shown)?;
-        for (path, shown) in &sources {
+        for ((path, shown), size) in sources.iter().zip(sizes) {
             let (file, _) = open(path, OpenOptions::new().read(true), shown)?;
-            append(&mut whole, file, shown, caller)?;
+            // A program that writes meanwhile gets no more room than there was.
+            append(&mut whole, file.take(size), shown, caller)?;
+            disk.check()?;
         }
         whole.put(0)?;
         for (path, _) in &sources {
@@ -90,7 +104,7 @@ pub(super) async fn compose(
 
 fn append(
     whole: &mut Replacement,
-    mut part: File,
+    mut part: io::Take<File>,
     shown: &str,
     caller: &Caller,
 ) -> Result<(), ConnectError> {

@@ -1,11 +1,19 @@
 //! `POST /files`: each file goes to the disk as it comes, and into its place
 //! when it is complete.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashSet,
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use connectrpc::ConnectError;
-use futures::TryStreamExt as _;
+use futures::{TryStreamExt as _, future};
 use http::{Request, StatusCode, header};
 use hyper::body::Incoming;
 use serde::Serialize;
@@ -22,6 +30,9 @@ use crate::{
     state::Guest,
     workspace::{open::make_parents, replace::Replacement},
 };
+
+/// Of a form, beside the contents of its files.
+const MAX_BETWEEN_BYTES: usize = 1024 * 1024;
 
 /// A file that was uploaded.
 #[derive(Serialize)]
@@ -137,10 +148,21 @@ async fn parts(
     content: Content,
     metadata: &Metadata,
 ) -> Result<Vec<Uploaded>, ConnectError> {
+    // What is between the contents of files is kept until it ends.
+    let between = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&between);
+    let content = content.and_then(move |data| {
+        let kept = seen.fetch_add(data.len(), Ordering::Relaxed) + data.len();
+        future::ready(match kept > MAX_BETWEEN_BYTES {
+            true => Err(io::Error::other("the head of a part is too large")),
+            false => Ok(data),
+        })
+    });
     let mut parts = multer::Multipart::new(content, boundary);
     let mut uploaded = Vec::new();
     let mut places = HashSet::new();
     while let Some(mut part) = parts.next_field().await.map_err(broken)? {
+        between.store(0, Ordering::Relaxed);
         if part.name() != Some("file") {
             continue;
         }
@@ -156,8 +178,10 @@ async fn parts(
         }
         let mut upload = Upload::start(guest, place).await?;
         while let Some(data) = part.chunk().await.map_err(broken)? {
+            between.store(0, Ordering::Relaxed);
             upload = upload.write(data).await?;
         }
+        between.store(0, Ordering::Relaxed);
         uploaded.push(upload.finish(metadata).await?);
     }
     Ok(uploaded)

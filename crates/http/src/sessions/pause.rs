@@ -44,7 +44,7 @@ pub(crate) struct ResumeBody {
 /// Pause a session
 ///
 /// Ends the calls in it. Until it is resumed others are refused with 409 `session_paused`, and
-/// time does not end it, but 30 days do. As many may be paused as there may be sessions.
+/// time does not end it, but 30 days do. A tenant may have `tenant_max_paused` of them.
 #[utoipa::path(
     post, path = "/sessions/{tenant_id}/{session_id}/pause", tag = "sessions",
     params(("tenant_id" = String, Path), ("session_id" = String, Path)),

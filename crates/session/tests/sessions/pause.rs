@@ -202,6 +202,7 @@ async fn a_pause_outlives_the_service_and_the_room_for_stopped_ones() {
     let few = || SessionSettings {
         max_sessions: 2,
         tenant_max_sessions: 2,
+        tenant_max_paused: 2,
         ..settings()
     };
     let world = World::with(few()).await;
@@ -272,4 +273,72 @@ async fn pauses_and_their_ends_may_race() {
     assert_eq!(world.read(&key, "f").await.as_deref(), Some("kept"));
     world.sessions.delete(&key).await.unwrap();
     world.assert_all_gone();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_resume_that_fails_leaves_the_session_as_it_was() {
+    let world = World::with(SessionSettings {
+        tenant_max_sessions: 1,
+        ..settings()
+    })
+    .await;
+    let (kept, other) = (key("t", "s"), key("t", "o"));
+    let asked = new(OnEnd::Delete, 60);
+    world.sessions.create(&kept, &asked).await.unwrap();
+    world.sessions.pause(&kept, false).await.unwrap();
+    let before = world.sessions.get(&kept).unwrap();
+    world.run(&other, &["echo"]).await.unwrap();
+    let soon = Some(Duration::from_secs(3));
+    let refused = code(world.sessions.resume(&kept, soon).await);
+    assert_eq!(refused, ErrorCode::SessionLimitReached);
+    world.clock.advance(Duration::from_secs(100));
+    world.sessions.reap().await;
+    let after = world.sessions.get(&kept).unwrap();
+    assert_eq!(after.state, SessionState::Paused);
+    assert_eq!((after.ends, after.paused), (before.ends, before.paused));
+    world.sessions.delete(&other).await.unwrap();
+    world.store.broken.store(true, Ordering::SeqCst);
+    assert!(world.sessions.resume(&kept, soon).await.is_err());
+    world.store.broken.store(false, Ordering::SeqCst);
+    assert_eq!(world.state(&kept), Some(SessionState::Paused));
+    assert!(world.sessions.resume(&kept, soon).await.unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_at_the_end_that_fails_for_a_while_is_tried_again() {
+    let world = World::new().await;
+    let key = key("t", "s");
+    let asked = new(OnEnd::Pause, 60);
+    world.sessions.create(&key, &asked).await.unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    world.store.broken.store(true, Ordering::SeqCst);
+    world.sessions.reap().await;
+    assert_eq!(world.state(&key), Some(SessionState::Running));
+    world.store.broken.store(false, Ordering::SeqCst);
+    world.sessions.reap().await;
+    assert_eq!(world.state(&key), Some(SessionState::Paused));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_tenant_has_paused_takes_no_room_of_another() {
+    let world = World::with(SessionSettings {
+        max_sessions: 2,
+        tenant_max_paused: 2,
+        ..settings()
+    })
+    .await;
+    for (tenant, session) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")] {
+        let key = key(tenant, session);
+        let asked = new(OnEnd::PauseFiles, 60);
+        world.sessions.create(&key, &asked).await.unwrap();
+        world.clock.advance(Duration::from_secs(61));
+        world.sessions.reap().await;
+        assert_eq!(world.state(&key), Some(SessionState::Paused), "{key}");
+    }
+    let more = key("a", "3");
+    let asked = new(OnEnd::PauseFiles, 60);
+    world.sessions.create(&more, &asked).await.unwrap();
+    world.clock.advance(Duration::from_secs(61));
+    world.sessions.reap().await;
+    assert_eq!(world.state(&more), None);
 }

@@ -35,6 +35,7 @@ pub fn record(tenant: &str, session: &str) -> SessionRecord {
             on_end: OnEnd::Pause,
             e2b: Some(E2bOptions {
                 template: "base".into(),
+                token_salt: "00".into(),
                 auto_resume: true,
                 public_traffic: false,
             }),
