@@ -20,7 +20,7 @@ use sandbox_wire::sandbox::v1::{FreezeRequest, FreezeResponse, Life, ThawRequest
 use stop::Stopped;
 use tokio::sync::Mutex;
 
-use crate::{blocking::blocking, error::error};
+use crate::error::error;
 
 #[derive(Default)]
 pub(crate) struct LifeService {
@@ -51,18 +51,15 @@ impl Life for LifeService {
             // Before anything stops, so that no limit of time takes it for a fault.
             clock::freeze();
             let earlier = stopped.take();
-            let all = blocking(move |_| Ok(stop::all(earlier)));
-            match all.await? {
+            // On this thread, which starts programs too: one that is stopped before it has
+            // become its program would hold up who starts it, and that is then not here.
+            match stop::all(earlier) {
                 Ok(now) => {
                     *stopped = Some(now);
                     Ok(())
                 }
                 Err(earlier) => {
-                    let thawed = blocking(move |_| {
-                        stop::go_on(&earlier);
-                        Ok(())
-                    });
-                    thawed.await?;
+                    stop::go_on(&earlier);
                     clock::thaw();
                     Err(error(
                         ErrorCode::SandboxExhausted,
@@ -84,16 +81,11 @@ impl Life for LifeService {
         let mut stopped = Arc::clone(&self.stopped).lock_owned().await;
         let thawed = tokio::spawn(async move {
             if let Some(earlier) = stopped.take() {
-                blocking(move |_| {
-                    stop::go_on(&earlier);
-                    Ok(())
-                })
-                .await?;
+                stop::go_on(&earlier);
                 clock::thaw();
             }
-            Ok::<(), ConnectError>(())
         });
-        thawed.await.map_err(broken)??;
+        thawed.await.map_err(broken)?;
         Response::ok(ThawResponse::default())
     }
 }
