@@ -82,7 +82,7 @@ fn python_drives_local_sandboxes() {
     let mut around = surroundings(&server, "local");
     let _limited = limited(&mut around, &[]);
     let _small = small(&mut around);
-    python("python", &around, &[]).all_of(278);
+    python("python", &around, &[]).all_of(279);
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn python_drives_docker_sandboxes() {
     let settings = docker(host);
     let server = Server::start(&settings);
     let around = surroundings(&server, "docker");
-    python("python", &around, &["-m", "not local"]).at_least(263);
+    python("python", &around, &["-m", "not local"]).at_least(264);
 }
 
 #[test]

@@ -767,6 +767,10 @@ async fn a_file_is_made_of_several() {
             404,
         ),
         (json!({"source_paths": ["c"], "destination": "./c"}), 400),
+        (
+            json!({"source_paths": ["c", "./c"], "destination": "x"}),
+            400,
+        ),
         (json!({"source_paths": ["d"], "destination": "x"}), 400),
         (json!({"source_paths": [], "destination": "x"}), 400),
         (json!({"source_paths": ["c"]}), 400),

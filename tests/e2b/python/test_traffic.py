@@ -276,3 +276,36 @@ def test_many_at_once(served):
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         assert list(pool.map(one, range(64))) == [f"/{n}" for n in range(64)]
+
+
+def test_a_server_that_does_not_read_holds_up_nobody():
+    silent = "import socket, time; s = socket.create_server(('127.0.0.1', 3000)); time.sleep(600)"
+    with Sandbox.create(timeout=120) as sandbox:
+        sandbox.files.write("silent.py", silent)
+        sandbox.commands.run("exec python3 silent.py", background=True, timeout=0).disconnect()
+        until(
+            "it listens",
+            lambda: "0BB8" in sandbox.commands.run("cat /proc/net/tcp").stdout,
+        )
+        url = urllib.parse.urlsplit(ORIGIN)
+        head = "".join(f"{name}: {value}\r\n" for name, value in routing(sandbox, 3000).items())
+        head = f"POST / HTTP/1.1\r\nHost: {url.netloc}\r\n{head}Content-Length: 100000000\r\n\r\n"
+        clients = []
+        try:
+            for _ in range(16):
+                client = socket.create_connection((url.hostname, url.port))
+                clients.append(client)
+                client.sendall(head.encode())
+                client.settimeout(0.5)
+                try:
+                    for _ in range(64):
+                        client.sendall(b"x" * 65536)
+                except TimeoutError:
+                    pass
+            data = "y" * 2_000_000
+            sandbox.files.write("after", data, request_timeout=20)
+            assert sandbox.commands.run("wc -c < after", timeout=20).stdout.strip() == "2000000"
+        finally:
+            for client in clients:
+                client.close()
+        assert sandbox.commands.run("echo on", timeout=20).stdout == "on\n"

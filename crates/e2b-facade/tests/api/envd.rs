@@ -190,3 +190,130 @@ async fn broken_frames_end_with_an_error_of_the_protocol() {
         "the sandbox is well"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_whose_client_has_gone_is_recorded_too() {
+    let api = start().await;
+    let sandbox = api.create(json!({})).await;
+    let start = json!({"process": {"cmd": "/bin/true"}, "stdin": false});
+    let headers = [
+        ("e2b-sandbox-id", sandbox.id.as_str()),
+        ("e2b-sandbox-port", "49983"),
+        ("x-access-token", &sandbox.envd),
+        ("content-type", "application/connect+json"),
+        ("connect-protocol-version", "1"),
+    ];
+    for patience in [0, 1, 5, 20] {
+        let body = frame(&start.to_string());
+        let call = api.begin("POST", "/process.Process/Start", &headers, body);
+        let _ = tokio::time::timeout(Duration::from_millis(patience), call).await;
+    }
+    let recorded = async {
+        while api
+            .audited()
+            .await
+            .iter()
+            .filter(|it| it.action == AuditAction::ProcessStarted)
+            .count()
+            < 4
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), recorded)
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_files_are_recorded() {
+    let api = start().await;
+    let sandbox = api.create(json!({})).await;
+    let headers = [
+        ("e2b-sandbox-id", sandbox.id.as_str()),
+        ("e2b-sandbox-port", "49983"),
+        ("x-access-token", &sandbox.envd),
+        ("content-type", "application/octet-stream"),
+    ];
+    let written = api
+        .send(
+            "POST",
+            "/files?path=%2Fworkspace%2Fa%20b",
+            &headers,
+            "12345",
+        )
+        .await;
+    assert_eq!(written.status, 200, "{}", written.text());
+    for (call, body) in [
+        (
+            "Move",
+            json!({"source": "/workspace/a b", "destination": "/workspace/c"}),
+        ),
+        ("Remove", json!({"path": "/workspace/c"})),
+        ("ListDir", json!({"path": "/workspace"})),
+    ] {
+        let path = format!("/filesystem.Filesystem/{call}");
+        let answer = api
+            .to(&sandbox, "49983", "POST", &path, body.to_string())
+            .await;
+        assert_eq!(answer.status, 200, "{call}: {}", answer.text());
+    }
+    let all = api.audited().await;
+    let changes: Vec<_> = all
+        .iter()
+        .filter(|record| record.subject.starts_with("sandbox:"))
+        .map(|record| {
+            (
+                record.action,
+                record.path.as_deref(),
+                record.bytes,
+                record.outcome.as_str(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        changes,
+        [
+            (AuditAction::Write, Some("/workspace/a b"), Some(5), "ok"),
+            (AuditAction::Move, Some("/workspace/a b"), None, "ok"),
+            (AuditAction::Delete, Some("/workspace/c"), None, "ok"),
+        ]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_tokens_of_a_sandbox_that_had_the_name_before_are_none() {
+    let api = start().await;
+    let key = api.keys[0].clone();
+    let make = async || {
+        let headers = [("x-api-key", key.as_str()), ("idempotency-key", "k")];
+        let answer = api
+            .send(
+                "POST",
+                "/v2/sandboxes",
+                &headers,
+                r#"{"templateID":"base"}"#,
+            )
+            .await;
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        let made = answer.json();
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        (text("sandboxID"), text("envdAccessToken"))
+    };
+    let (id, token) = make().await;
+    assert_eq!(make().await, (id.clone(), token.clone()));
+    let killed = api
+        .call("DELETE", &format!("/sandboxes/{id}"), Value::Null)
+        .await;
+    assert_eq!(killed.status, 204);
+    let (again, other) = make().await;
+    assert_eq!(again, id);
+    for (token, status) in [(token, 401), (other, 200)] {
+        let headers = [
+            ("e2b-sandbox-id", id.as_str()),
+            ("e2b-sandbox-port", "49983"),
+            ("x-access-token", &token),
+        ];
+        assert_eq!(api.send("GET", "/envs", &headers, "").await.status, status);
+    }
+}
