@@ -78,13 +78,23 @@ impl Shared {
         within(deadline::STORE, "the registry", self.store.put(&record)).await
     }
 
-    /// In a task of its own: a caller who goes away leaves nothing half paused.
     async fn pause(self: &Arc<Self>, session: Arc<Session>, keep_memory: bool) -> Result<()> {
-        let turn = turn(&session).await?;
+        let (shared, turn) = (Arc::clone(self), turn(&session).await?);
+        self.in_turn(turn, async move {
+            shared.pause_now(&session, keep_memory).await
+        })
+        .await
+    }
+
+    /// In a task of its own: a caller who goes away leaves nothing half paused.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        turn: OwnedMutexGuard<()>,
+        change: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
         let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(self);
         self.spawn(async move {
-            let result = shared.pause_now(&session, keep_memory).await;
+            let result = change.await;
             drop(turn);
             let _ = tell.send(result);
         });
@@ -114,18 +124,9 @@ impl Shared {
         let Some(sandbox) = sandbox else {
             return Ok(());
         };
-        if with_memory {
-            let freezing = sandbox.place.guest().freeze();
-            match within(deadline::FREEZE, "the pause of the sandbox", freezing).await {
-                Ok(()) => {
-                    self.has_paused(session, "with its processes");
-                    return Ok(());
-                }
-                Err(error) => warn!(
-                    session.tenant = %session.key().tenant, session.id = %session.key().session,
-                    "failed to freeze a sandbox, its files are kept: {}", chain(&error)
-                ),
-            }
+        if with_memory && freeze(session, &sandbox).await {
+            self.has_paused(session, "with its processes");
+            return Ok(());
         }
         self.let_go(session, &sandbox, DestroyReason::Paused);
         self.stop(session, &sandbox).await?;
@@ -212,15 +213,9 @@ impl Shared {
         session: Arc<Session>,
         ttl: Option<Duration>,
     ) -> Result<bool> {
-        let turn = turn(&session).await?;
-        let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(self);
-        self.spawn(async move {
-            let result = shared.resume_now(&session, ttl).await;
-            drop(turn);
-            let _ = tell.send(result);
-        });
-        told.await.map_err(Error::internal)?
+        let (shared, turn) = (Arc::clone(self), turn(&session).await?);
+        self.in_turn(turn, async move { shared.resume_now(&session, ttl).await })
+            .await
     }
 
     async fn resume_now(
@@ -257,8 +252,7 @@ impl Shared {
             // Under the lock, as every change that a call looks at.
             let _table = self.table();
             let now = self.clock.now();
-            let times = session.times().clone();
-            let ends = match (ttl, times.ends, times.paused_at) {
+            let ends = match (ttl, before.ends, before.paused_at) {
                 (Some(ttl), ..) => Some(now.plus(ttl)),
                 (None, Some(ends), Some(since)) => Some(ends.plus(now.since(since))),
                 (None, ends, _) => ends,
@@ -291,14 +285,7 @@ impl Shared {
             }
         };
         if let Some(sandbox) = sandbox {
-            let freezing = sandbox.place.guest().freeze();
-            if let Err(error) = within(deadline::FREEZE, "the pause of the sandbox", freezing).await
-            {
-                warn!(
-                    session.tenant = %session.key().tenant, session.id = %session.key().session,
-                    "failed to freeze a sandbox: {}", chain(&error)
-                );
-            }
+            freeze(session, &sandbox).await;
         }
         if let Err(error) = self.write_row(session).await {
             warn!(
@@ -307,6 +294,19 @@ impl Shared {
             );
         }
     }
+}
+
+/// False where it cannot be: that is in the log.
+async fn freeze(session: &Session, sandbox: &Sandbox) -> bool {
+    let freezing = sandbox.place.guest().freeze();
+    let frozen = within(deadline::FREEZE, "the pause of the sandbox", freezing).await;
+    if let Err(error) = &frozen {
+        warn!(
+            session.tenant = %session.key().tenant, session.id = %session.key().session,
+            "failed to freeze a sandbox, its files are kept: {}", chain(error)
+        );
+    }
+    frozen.is_ok()
 }
 
 /// One pause or its end at a time.
