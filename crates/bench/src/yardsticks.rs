@@ -5,6 +5,7 @@ mod forks;
 mod jupyter;
 mod process;
 mod sdk;
+mod venv;
 
 pub use empty::{Empty, SERVE_EMPTY, serve_empty};
 pub use forks::Forks;

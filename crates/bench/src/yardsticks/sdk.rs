@@ -1,11 +1,11 @@
 //! E2B's SDK for Python, from PyPI.
 
-use std::{fs, path::Path, process::Command};
+use std::path::Path;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde_json::Value;
 
-use super::{Forks, PYTHON, bare, jupyter::quiet};
+use super::{Forks, bare, venv::python_with};
 use crate::Result;
 
 /// As in `tests/e2b/requirements.txt`.
@@ -16,20 +16,8 @@ pub struct Sdk;
 impl Sdk {
     /// From PyPI into an environment of its own, where it is not there yet.
     pub fn start(tools: &Path, program: &Path, url: &str) -> Result<Forks> {
-        let folder = tools.join("e2b");
-        let installed = folder.join("installed");
-        if fs::read_to_string(&installed).ok().as_deref() != Some(PACKAGE) {
-            quiet(Command::new(PYTHON).args(["-m", "venv"]).arg(&folder))?;
-            quiet(
-                Command::new("timeout")
-                    .arg("120")
-                    .arg(folder.join("bin/python"))
-                    .args(["-m", "pip", "install", "--quiet", "--retries", "1"])
-                    .arg(PACKAGE),
-            )?;
-            fs::write(&installed, PACKAGE)?;
-        }
-        let mut command = bare(folder.join("bin/python"));
+        let python = python_with(tools, "e2b", &[PACKAGE])?;
+        let mut command = bare(python);
         command
             .args(["-c", include_str!("sdk.py")])
             .env(

@@ -163,13 +163,7 @@ async fn a_kill_breaks_off_what_runs() {
 async fn broken_frames_end_with_an_error_of_the_protocol() {
     let api = start().await;
     let sandbox = api.create(json!({})).await;
-    let headers = [
-        ("e2b-sandbox-id", sandbox.id.as_str()),
-        ("e2b-sandbox-port", "49983"),
-        ("x-access-token", &sandbox.envd),
-        ("content-type", "application/connect+json"),
-        ("connect-protocol-version", "1"),
-    ];
+    let headers = sandbox.of_a_stream();
     for bad in [
         b"".to_vec(),
         vec![0, 0],
@@ -196,13 +190,7 @@ async fn a_command_whose_client_has_gone_is_recorded_too() {
     let api = start().await;
     let sandbox = api.create(json!({})).await;
     let start = json!({"process": {"cmd": "/bin/true"}, "stdin": false});
-    let headers = [
-        ("e2b-sandbox-id", sandbox.id.as_str()),
-        ("e2b-sandbox-port", "49983"),
-        ("x-access-token", &sandbox.envd),
-        ("content-type", "application/connect+json"),
-        ("connect-protocol-version", "1"),
-    ];
+    let headers = sandbox.of_a_stream();
     for patience in [0, 1, 5, 20] {
         let body = frame(&start.to_string());
         let call = api.begin("POST", "/process.Process/Start", &headers, body);

@@ -213,6 +213,19 @@ pub struct Sandbox {
     pub traffic: String,
 }
 
+impl Sandbox {
+    /// The headers of a stream of envd's.
+    pub fn of_a_stream(&self) -> [(&str, &str); 5] {
+        [
+            ("e2b-sandbox-id", &self.id),
+            ("e2b-sandbox-port", "49983"),
+            ("x-access-token", &self.envd),
+            ("content-type", "application/connect+json"),
+            ("connect-protocol-version", "1"),
+        ]
+    }
+}
+
 impl Api {
     pub async fn send(
         &self,
@@ -302,13 +315,7 @@ impl Api {
         let start = json!({
             "process": {"cmd": "/bin/bash", "args": ["-c", line]}, "stdin": false,
         });
-        let headers = [
-            ("e2b-sandbox-id", sandbox.id.as_str()),
-            ("e2b-sandbox-port", "49983"),
-            ("x-access-token", &sandbox.envd),
-            ("content-type", "application/connect+json"),
-            ("connect-protocol-version", "1"),
-        ];
+        let headers = sandbox.of_a_stream();
         let body = frame(&start.to_string());
         let answer = self
             .send("POST", "/process.Process/Start", &headers, body)
