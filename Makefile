@@ -25,7 +25,7 @@ demo: deps build ## start the service, take a tour by curl, stop it
 	@deploy/demo.sh target/release/sandboxd
 
 test: test-deps ## install what the tests need and run all of them
-	cargo test --locked --workspace
+	cargo test --locked --workspace --no-fail-fast
 	@tests/deploy/run.sh || { [ $$? = 3 ] && [ -z "$$CI" ] && echo "SKIPPED: the test of the deployment"; }
 
 bench: build ## time the service beside what it is built on; QUICK=1, ONLY="calls search"

@@ -27,6 +27,8 @@ async fn stop_twice(bed: Bed) {
     sandbox.place.stop().await.unwrap();
     sandbox.place.stop().await.unwrap();
     soon("its end", sandbox.place.gone()).await;
+    // Its connection's end is told by another task, a moment before or after.
+    soon("its connection's end", sandbox.guest().closed()).await;
     assert!(sandbox.guest().is_closed());
 }
 
