@@ -53,6 +53,22 @@ fn python_runs_and_says_how() {
 }
 
 #[test]
+fn no_program_begins_with_a_signal_ignored_however_the_service_was_started() {
+    // Which is with some, by `Service`.
+    let service = Service::start();
+    let answer = service.bash("kill -HUP $$; kill -INT $$; kill -QUIT $$; echo ignored");
+    assert_eq!(answer.stdout(), "");
+    let code = "import signal as s; print(*[s.getsignal(it) for it in (s.SIGHUP, s.SIGQUIT)], s.getsignal(s.SIGINT) is s.default_int_handler)";
+    let mut warm = 0;
+    for _ in 0..3 {
+        let answer = service.python(code);
+        assert_eq!(answer.stdout(), "0 0 True\n");
+        warm += u32::from(answer.body["meta"]["warm"] == true);
+    }
+    assert!(warm > 0);
+}
+
+#[test]
 fn a_run_gets_its_input_arguments_environment_and_files() {
     let service = Service::start();
     let answer = service.post(

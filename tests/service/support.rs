@@ -192,8 +192,11 @@ impl Drop for Service {
 }
 
 fn spawn(state: &TempDir, settings: &[(String, String)], log: Stdio) -> (Child, String) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sandboxd"));
-    command.arg("serve").env("SANDBOX_STATE_DIR", state.path());
+    // As `nohup` and a shell's `&` start it, which no sandbox shall notice.
+    let mut command = Command::new("sh");
+    let begin = "trap '' HUP INT QUIT; exec \"$0\" serve";
+    command.args(["-c", begin, env!("CARGO_BIN_EXE_sandboxd")]);
+    command.env("SANDBOX_STATE_DIR", state.path());
     command
         .env("SANDBOX_LISTEN", "127.0.0.1:0")
         .env("SANDBOX_LOG", "warn");

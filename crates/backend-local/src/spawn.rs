@@ -30,6 +30,8 @@ use tokio::{process::Child, runtime::Handle, sync::oneshot};
 const OOM_SCORE: &[u8] = b"500";
 const OPEN_FILES: u64 = 1024;
 const MOST_OPEN_FILES: u64 = 65_536;
+/// Of the kernel's, on every architecture that we run on (signal(7)).
+const LAST_SIGNAL: i32 = 64;
 
 /// What a sandbox starts with.
 pub(crate) struct Launch {
@@ -99,6 +101,13 @@ fn confine(join: &[File], user: Option<u32>) -> rustix::io::Result<()> {
     // core_pattern is a pipe (core(5)), on input that the sandbox chose.
     limit(Resource::Core, 1, 1)?;
     limit(Resource::Nofile, OPEN_FILES, MOST_OPEN_FILES)?;
+    // `nohup`, or a shell's `&`, may have left some ignored, and exec keeps that.
+    for signal in 1..=LAST_SIGNAL {
+        // SAFETY: async-signal-safe (signal-safety(7)); it replaces no handler that
+        // is still needed, for exec comes next. Of those that cannot be set it does
+        // nothing.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+    }
     // Signals to a process group cross PID namespaces, so ours must not be shared.
     setsid()?;
     if let Some(user) = user {

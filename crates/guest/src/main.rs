@@ -27,6 +27,7 @@ mod rest;
 mod run;
 mod search;
 mod serve;
+mod signals;
 mod state;
 mod supervise;
 mod users;
@@ -135,7 +136,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let result = match mode {
+    let result = signals::ignore_none().and_then(|()| match mode {
         Mode::Serve {
             workspace,
             alone,
@@ -148,7 +149,7 @@ fn main() -> ExitCode {
             serve::serve(guest, limits, Door { port, alone }, preload)
         }
         Mode::Supervise => supervise::supervise(),
-    };
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -20,6 +20,27 @@ async fn a_run_gives_its_streams_apart_and_its_exit_code() {
 }
 
 #[tokio::test]
+async fn a_program_begins_with_no_signal_ignored() {
+    let guest = TestGuest::ignoring("HUP INT QUIT TERM USR1").await;
+    for of in [bash("grep SigIgn /proc/self/status"), python(SIGNALS)] {
+        let outcome = guest.run(of).await;
+        let said = outcome.stdout.to_text();
+        let bits = said.trim().trim_start_matches("SigIgn:\t");
+        let ignored = u64::from_str_radix(bits, 16).unwrap();
+        // 32 and 33 are the C library's own (signal(7)); its posix_spawn ignores them.
+        assert_eq!(ignored & !(0b11 << 31), 0, "{said}");
+    }
+}
+
+/// Python ignores two itself.
+const SIGNALS: &str = "\
+import signal
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+for ours in signal.SIGPIPE, signal.SIGXFSZ: signal.signal(ours, signal.SIG_DFL)
+print(*[line for line in open('/proc/self/status') if 'SigIgn' in line])
+";
+
+#[tokio::test]
 async fn a_signal_is_128_and_its_number() {
     let guest = TestGuest::start().await;
     let outcome = guest.bash("kill -SEGV $$").await;

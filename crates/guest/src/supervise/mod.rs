@@ -38,7 +38,7 @@ use rustix::{
     },
 };
 
-use crate::UserLimits;
+use crate::{UserLimits, signals};
 
 /// Between two looks at what is left of a run that is being ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
@@ -105,16 +105,6 @@ pub(crate) fn supervise() -> io::Result<()> {
     wait_for(pid, &run, &mut control)
 }
 
-/// Children start with these at their defaults, for handlers do not outlive exec.
-fn ignore_keyboard_signals() -> io::Result<()> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTSTP};
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTSTP] {
-        signal_hook::flag::register(signal, Arc::clone(&ignored))?;
-    }
-    Ok(())
-}
-
 /// The program's standard input, output and error output, and what it has from the
 /// third descriptor on.
 struct Streams {
@@ -163,7 +153,7 @@ fn wait_for_begin(control: &mut UnixStream) -> io::Result<Option<(Begin, Streams
 fn prepare(begin: &Begin, streams: &Streams) -> io::Result<()> {
     if begin.terminal {
         rustix::process::ioctl_tiocsctty(&streams.standard[1])?;
-        ignore_keyboard_signals()?;
+        signals::pass_over_the_keyboards()?;
     }
     std::env::set_current_dir(&begin.cwd)?;
     limit(begin.limits)

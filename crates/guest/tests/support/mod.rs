@@ -27,10 +27,20 @@ impl Drop for GuestProcess {
     }
 }
 
+const GUEST: &str = env!("CARGO_BIN_EXE_sandbox-guest");
+
 fn start(workspace: &TempDir, options: &[&str]) -> (GuestProcess, UnixStream) {
+    start_by(Command::new(GUEST), workspace, options)
+}
+
+fn start_by(
+    mut command: Command,
+    workspace: &TempDir,
+    options: &[&str],
+) -> (GuestProcess, UnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
     let temporary = tempfile::tempdir().unwrap();
-    let process = Command::new(env!("CARGO_BIN_EXE_sandbox-guest"))
+    let process = command
         .args(["serve", "--workspace"])
         .arg(workspace.path())
         .args(options)
@@ -80,8 +90,20 @@ impl TestGuest {
     }
 
     pub async fn with(options: &[&str]) -> Self {
+        Self::by(Command::new(GUEST), options).await
+    }
+
+    /// As `nohup` and a shell's `&` start it: signals are ignored.
+    pub async fn ignoring(signals: &str) -> Self {
+        let mut shell = Command::new("sh");
+        let begin = format!("trap '' {signals}; exec \"$0\" \"$@\"");
+        shell.args(["-c", &begin, GUEST]);
+        Self::by(shell, &[]).await
+    }
+
+    async fn by(command: Command, options: &[&str]) -> Self {
         let workspace = tempfile::tempdir().unwrap();
-        let (process, stream) = start(&workspace, options);
+        let (process, stream) = start_by(command, &workspace, options);
         let client = GuestClient::connect(stream).await.unwrap();
         client.ready_within(Duration::from_secs(10)).await.unwrap();
         Self {
