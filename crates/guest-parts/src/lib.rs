@@ -12,6 +12,7 @@ pub mod lines;
 pub mod output;
 pub mod path;
 pub mod search;
+pub mod spill;
 
 /// The guest's own folder in the workspace.
 pub const OWN_FOLDER: &str = ".sandbox";

@@ -163,7 +163,7 @@ impl Run {
             false => Wanted::HeadAndTail(self.output_limit),
         };
         let spilling = (self.spill_limit > 0).then(|| Spilling {
-            state: Arc::clone(state),
+            place: Arc::clone(state),
             run: random(),
             kept: self.output_limit,
             limit: self.spill_limit,

@@ -88,7 +88,7 @@ pub(super) async fn run(
         false => Wanted::HeadAndTail(wish.output_limit),
     };
     let spilling = (wish.spill_limit > 0).then(|| Spilling {
-        workspace: guest.workspace.clone(),
+        place: guest.workspace.clone(),
         run: Uuid::now_v7().to_string(),
         kept: wish.output_limit,
         limit: wish.spill_limit,

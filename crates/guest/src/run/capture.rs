@@ -146,10 +146,15 @@ impl Capture {
 
     async fn finish(self) -> Followed {
         let bytes = self.kept.finish().await;
+        let is_over = self.spill.as_ref().is_some_and(Spill::is_over);
+        let file = match self.spill {
+            Some(spill) => spill.finish().await,
+            None => None,
+        };
         Followed {
             bytes,
-            is_over: self.spill.as_ref().is_some_and(Spill::is_over),
-            file: self.spill.and_then(Spill::finish),
+            is_over,
+            file,
         }
     }
 }

@@ -129,7 +129,7 @@ pub(crate) async fn run_to_end(
     };
     let over = Arc::new(Notify::new());
     let spilling = (run.spill_limit > 0).then(|| Spilling {
-        workspace: guest.workspace.clone(),
+        place: guest.workspace.clone(),
         run: Uuid::now_v7().to_string(),
         kept: run.output_limit,
         limit: run.spill_limit,
