@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sandbox_core::Clock;
+use sandbox_core::{Clock, Timestamp};
 use sandbox_store::{AuditRecord, AuditStore, ExecutionStore};
 use tokio::{
     sync::watch,
@@ -84,6 +84,10 @@ impl Audit {
                 sweeper,
             }),
         }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.inner.clock.now()
     }
 
     /// An id for a record: a UUID of version 7, larger than those made before.

@@ -15,6 +15,7 @@
 mod audit;
 mod id;
 mod line;
+mod pending;
 mod queue;
 mod retention;
 mod settings;
@@ -23,4 +24,5 @@ mod stop;
 mod writer;
 
 pub use audit::{Audit, Trail};
+pub use pending::{DISCONNECTED, DONE, Pending};
 pub use settings::AuditSettings;

@@ -1,26 +1,19 @@
 //! What is done to files and sessions, for the audit trail and the metrics; runs
 //! tell of themselves.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sandbox_audit::Audit;
-use sandbox_core::{Clock, Result, SessionKey};
+use sandbox_audit::{Audit, DONE, Pending};
+use sandbox_core::{Result, SessionKey};
 use sandbox_session::{CreatedBy, DestroyReason, Observer};
-use sandbox_store::{AuditAction, AuditRecord};
+use sandbox_store::AuditAction;
 
 use crate::{AppState, Metrics, caller::Caller};
 
 /// Who did what nobody asked for: a session begins with its first call and ends
 /// when it is idle.
 const SERVICE: &str = "sandboxd";
-
-/// The outcome of what its client did not wait for.
-const DISCONNECTED: &str = "disconnected";
-const DONE: &str = "ok";
 
 /// What is done, and to what.
 pub(crate) struct Deed<'a> {
@@ -38,13 +31,13 @@ impl AppState {
         deed: Deed<'_>,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let mut pending = self.begin_record(deed);
+        let pending = self.begin_record(deed);
         let result = call.await;
         let outcome = match &result {
             Ok(_) => DONE,
             Err(error) => error.code().as_str(),
         };
-        self.record(pending.ended(outcome)).await;
+        pending.end(outcome).await;
         result
     }
 
@@ -55,77 +48,22 @@ impl AppState {
         deed: Deed<'_>,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        let mut pending = self.begin_record(deed);
-        pending.if_left = false;
+        let pending = self.begin_record(deed).only_if_ended();
         let result = call.await;
         if let Err(error) = &result {
-            self.record(pending.ended(error.code().as_str())).await;
+            pending.end(error.code().as_str()).await;
         }
         result
     }
 
-    /// Not the client's: it is recorded also if the client does not wait for a full queue.
-    async fn record(&self, record: Option<AuditRecord>) {
-        if let Some(record) = record {
-            let audit = self.audit.clone();
-            let _ = tokio::spawn(async move { audit.record(record).await }).await;
-        }
-    }
-
     fn begin_record(&self, deed: Deed<'_>) -> Pending {
-        Pending {
-            if_left: true,
-            audit: self.audit.clone(),
-            began: Instant::now(),
-            record: Some(AuditRecord {
-                id: self.audit.new_id(),
-                at: self.clock.now(),
-                tenant: deed.key.tenant.clone(),
-                session: Some(deed.key.session.clone()),
-                subject: deed.caller.subject().to_owned(),
-                action: deed.action,
-                execution: None,
-                language: None,
-                code_sha256: None,
-                code: None,
-                path: deed.path.map(str::to_owned),
-                outcome: DISCONNECTED.into(),
-                exit_code: None,
-                bytes: deed.bytes,
-                duration_ms: 0,
-                request_id: deed.caller.request_id().map(str::to_owned),
-            }),
-        }
-    }
-}
-
-/// A record of what goes on.
-struct Pending {
-    /// Recorded too when its client goes away.
-    if_left: bool,
-    audit: Audit,
-    began: Instant,
-    record: Option<AuditRecord>,
-}
-
-impl Pending {
-    fn ended(&mut self, outcome: &str) -> Option<AuditRecord> {
-        let mut record = self.record.take()?;
-        outcome.clone_into(&mut record.outcome);
-        record.duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Some(record)
-    }
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        if self.if_left
-            && let Some(record) = self.ended(DISCONNECTED)
-        {
-            let audit = self.audit.clone();
-            // Ends with the queue's next place.
-            tokio::spawn(async move { audit.record(record).await });
-        }
+        self.audit
+            .begin(deed.key, deed.caller.subject(), deed.action)
+            .with(|record| {
+                record.path = deed.path.map(str::to_owned);
+                record.bytes = deed.bytes;
+                record.request_id = deed.caller.request_id().map(str::to_owned);
+            })
     }
 }
 
@@ -133,7 +71,6 @@ impl Drop for Pending {
 pub struct SessionWatch {
     pub metrics: Arc<Metrics>,
     pub audit: Audit,
-    pub clock: Arc<dyn Clock>,
 }
 
 impl SessionWatch {
@@ -145,24 +82,9 @@ impl SessionWatch {
         by: Option<&CreatedBy>,
     ) {
         self.audit
-            .record(AuditRecord {
-                id: self.audit.new_id(),
-                at: self.clock.now(),
-                tenant: key.tenant.clone(),
-                session: Some(key.session.clone()),
-                subject: by.map_or(SERVICE, |by| &by.subject).into(),
-                action,
-                execution: None,
-                language: None,
-                code_sha256: None,
-                code: None,
-                path: None,
-                outcome: outcome.into(),
-                exit_code: None,
-                bytes: None,
-                duration_ms: 0,
-                request_id: by.and_then(|by| by.request_id.clone()),
-            })
+            .begin(key, by.map_or(SERVICE, |by| &by.subject), action)
+            .with(|record| record.request_id = by.and_then(|by| by.request_id.clone()))
+            .end(outcome)
             .await;
     }
 }

@@ -7,8 +7,7 @@ use sandbox_admission::Admission;
 use sandbox_audit::Audit;
 use sandbox_backend::{Backend, Readiness};
 use sandbox_core::{
-    ArtifactLimits, Capabilities, Clock, ContextLimits, Error, ErrorCode, Limits, SandboxSpec,
-    SessionId,
+    ArtifactLimits, Capabilities, ContextLimits, Error, ErrorCode, Limits, SandboxSpec, SessionId,
 };
 use sandbox_execution::{Artifacts, Executions, Processes};
 use sandbox_session::SessionManager;
@@ -33,7 +32,6 @@ pub struct AppParts {
     pub artifacts: Artifacts,
     pub audit: Audit,
     pub audit_trail: Arc<dyn AuditStore>,
-    pub clock: Arc<dyn Clock>,
     /// The first one is the default.
     pub backends: Vec<Arc<dyn Backend>>,
     pub store: StoreCheck,
@@ -54,7 +52,6 @@ pub struct AppState {
     pub(crate) artifacts: Artifacts,
     pub(crate) audit: Audit,
     pub(crate) audit_trail: Arc<dyn AuditStore>,
-    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) backends: Arc<[Arc<dyn Backend>]>,
     pub(crate) store: StoreCheck,
     pub(crate) auth: Arc<Auth>,
@@ -75,7 +72,6 @@ impl AppState {
             artifacts: parts.artifacts,
             audit: parts.audit,
             audit_trail: parts.audit_trail,
-            clock: parts.clock,
             backends: parts.backends.into(),
             store: parts.store,
             auth: Arc::new(parts.auth),

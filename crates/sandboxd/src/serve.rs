@@ -80,7 +80,6 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         Arc::new(SessionWatch {
             metrics: Arc::clone(&metrics),
             audit: audit.clone(),
-            clock: Arc::clone(&clock),
         }),
     )
     .await?;
@@ -138,7 +137,6 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         artifacts: artifacts.clone(),
         audit: audit.clone(),
         audit_trail: store,
-        clock,
         backends: vec![Arc::clone(&backend)],
         store: Arc::new(move || {
             let store = Arc::clone(&readiness);

@@ -4,6 +4,7 @@
 
 mod fake;
 mod kill;
+mod pending;
 mod queue;
 mod restart;
 mod retention;

@@ -4,14 +4,13 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
-    time::Instant,
 };
 
 use axum::body::Body;
 use bytes::Bytes;
 use http::{Method, Uri, header, request::Parts};
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use sandbox_audit::Audit;
+use sandbox_audit::Pending;
 use sandbox_store::{AuditAction, AuditRecord};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -23,16 +22,12 @@ const MAX_BYTES: usize = 1 << 20;
 /// Flags and length before a message (Connect's protocol, "Streaming RPCs").
 const FRAME_HEAD: usize = 5;
 const MAX_PATH_CHARS: usize = 4096;
-/// The outcome of what its client did not wait for.
-const DISCONNECTED: &str = "disconnected";
 
 /// What a request to envd does, and what is known of it so far.
 pub(super) struct Deed {
-    audit: Audit,
     seen: Seen,
     is_json: bool,
-    began: Instant,
-    record: Option<AuditRecord>,
+    pending: Option<Pending>,
 }
 
 type Seen = Arc<Mutex<Kept>>;
@@ -67,31 +62,13 @@ impl Deed {
         };
         let seen = Seen::default();
         let kind = head.headers.get(header::CONTENT_TYPE);
-        let sandbox = found.key.session.clone();
+        // Who has its token; which key that came from is not known.
+        let subject = format!("sandbox:{}", found.key.session);
+        let pending = facade.audit.begin(&found.key, subject, action);
         let deed = Self {
-            audit: facade.audit.clone(),
             seen: Arc::clone(&seen),
             is_json: kind.is_some_and(|kind| kind.as_bytes().ends_with(b"json")),
-            began: Instant::now(),
-            record: Some(AuditRecord {
-                id: facade.audit.new_id(),
-                at: facade.clock.now(),
-                tenant: found.key.tenant.clone(),
-                // Who has its token; which key that came from is not known.
-                subject: format!("sandbox:{sandbox}"),
-                session: Some(sandbox),
-                action,
-                execution: None,
-                language: None,
-                code_sha256: None,
-                code: None,
-                path: path_of(&head.uri),
-                outcome: DISCONNECTED.to_owned(),
-                exit_code: None,
-                bytes: None,
-                duration_ms: 0,
-                request_id: None,
-            }),
+            pending: Some(pending.with(|record| record.path = path_of(&head.uri))),
         };
         // Of a file it is enough how much it was.
         let keep = match head.uri.path() {
@@ -103,18 +80,19 @@ impl Deed {
 
     /// The guest has answered, so that it has read what it was asked.
     pub(super) async fn record(mut self, outcome: &str) {
-        if let Some(record) = self.ended(outcome) {
-            let audit = self.audit.clone();
-            // Not the client's: it is recorded also if the client does not wait for it.
-            let _ = tokio::spawn(async move { audit.record(record).await }).await;
+        if let Some(pending) = self.read() {
+            pending.end(outcome).await;
         }
     }
 
-    fn ended(&mut self, outcome: &str) -> Option<AuditRecord> {
-        let mut record = self.record.take()?;
+    /// With what was read of the request.
+    fn read(&mut self) -> Option<Pending> {
+        let pending = self.pending.take()?;
         let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        outcome.clone_into(&mut record.outcome);
-        record.duration_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Some(pending.with(|record| self.add(record, seen)))
+    }
+
+    fn add(&self, record: &mut AuditRecord, seen: Kept) {
         match record.action {
             AuditAction::ProcessStarted => {
                 let command = self.is_json.then(|| argv(&seen.head)).flatten();
@@ -128,20 +106,18 @@ impl Deed {
                     Some(digest.iter().map(|byte| format!("{byte:02x}")).collect());
             }
             AuditAction::Write if record.path.is_some() => record.bytes = Some(seen.bytes),
-            _ if self.is_json => record.path = named(&seen.head).or(record.path),
+            _ if self.is_json => {
+                record.path = named(&seen.head).or_else(|| record.path.take());
+            }
             _ => {}
         }
-        Some(record)
     }
 }
 
 /// A client that goes away has started what it has sent.
 impl Drop for Deed {
     fn drop(&mut self) {
-        if let Some(record) = self.ended(DISCONNECTED) {
-            let audit = self.audit.clone();
-            tokio::spawn(async move { audit.record(record).await });
-        }
+        drop(self.read());
     }
 }
 

@@ -15,10 +15,10 @@ use std::{
 };
 
 use guest_client::{ProcessEvent as GuestEvent, ProcessRequest, ProcessStream};
-use sandbox_audit::Audit;
+use sandbox_audit::{Audit, DONE, Pending};
 use sandbox_core::{Clock, Error, ErrorCode, Result, SessionKey, TenantId};
 use sandbox_session::{Lease, SessionManager};
-use sandbox_store::{AuditAction, AuditRecord};
+use sandbox_store::AuditAction;
 use sha2::{Digest as _, Sha256};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
@@ -116,15 +116,13 @@ impl Processes {
         let shared = Arc::clone(&self.shared);
         // Ours: a caller who goes away leaves no process that nobody follows or recorded.
         let starting = self.shared.tasks.spawn(async move {
-            let began = Instant::now();
-            let mut record = shared.record(&start);
+            let pending = shared.begin_record(&start);
             let result = shared.start(start).await;
-            record.duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            record.outcome = match &result {
-                Ok(_) => "ok".into(),
-                Err(error) => error.code().as_str().into(),
+            let outcome = match &result {
+                Ok(_) => DONE,
+                Err(error) => error.code().as_str(),
             };
-            shared.audit.record(record).await;
+            pending.end(outcome).await;
             result
         });
         starting.await.map_err(Error::internal)?
@@ -300,25 +298,13 @@ impl Shared {
             .retain(|_, process| process.end().is_none() || self.sessions.knows(process.key()));
     }
 
-    fn record(&self, start: &StartProcess) -> AuditRecord {
+    fn begin_record(&self, start: &StartProcess) -> Pending {
         let command = start.argv.join("\0");
-        AuditRecord {
-            id: self.audit.new_id(),
-            at: self.clock.now(),
-            tenant: start.key.tenant.clone(),
-            session: Some(start.key.session.clone()),
-            subject: start.subject.clone(),
-            action: AuditAction::ProcessStarted,
-            execution: None,
-            language: None,
-            code_sha256: Some(hex(&Sha256::digest(command.as_bytes()))),
-            code: None,
-            path: None,
-            outcome: String::new(),
-            exit_code: None,
-            bytes: None,
-            duration_ms: 0,
-            request_id: start.request_id.clone(),
-        }
+        self.audit
+            .begin(&start.key, &start.subject, AuditAction::ProcessStarted)
+            .with(|record| {
+                record.code_sha256 = Some(hex(&Sha256::digest(command.as_bytes())));
+                record.request_id = start.request_id.clone();
+            })
     }
 }

@@ -83,7 +83,6 @@ pub async fn start_with(setup: Setup) -> Service {
         Arc::new(SessionWatch {
             metrics: Arc::clone(&metrics),
             audit: audit.clone(),
-            clock: Arc::clone(&clock),
         }),
     )
     .await
@@ -128,7 +127,6 @@ pub async fn start_with(setup: Setup) -> Service {
         artifacts,
         audit,
         audit_trail: store,
-        clock,
         backends: vec![backend],
         store: Arc::new(move || Box::pin(async move { ready() })),
         auth: setup.auth,
