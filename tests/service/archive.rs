@@ -240,7 +240,7 @@ fn an_upload_that_breaks_off_changes_nothing() {
     let bytes = tar(&[("kept", b"theirs"), ("more", &[b'x'; 100_000])]);
     let address = service.url.strip_prefix("http://").unwrap();
     let head = format!(
-        "POST {COPY} HTTP/1.1\r\nhost: x\r\ncontent-type: application/x-tar\r\ncontent-length: {}\r\n\r\n",
+        "POST {COPY} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/x-tar\r\ncontent-length: {}\r\n\r\n",
         bytes.len()
     );
     // A client that goes, one that ends its half, and one that stands still.

@@ -275,7 +275,7 @@ fn a_client_that_does_not_read_stops_the_program_and_not_the_service() {
     let length = body.len();
     write!(
         stalled,
-        "POST /bash HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "POST /bash HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     )
     .unwrap();
     let at = || {

@@ -129,7 +129,7 @@ fn a_client_that_goes_away_leaves_the_queue() {
         let length = body.len();
         write!(
             gone,
-            "POST /bash HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n\
+            "POST /bash HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
              content-length: {length}\r\n\r\n{body}"
         )
         .unwrap();

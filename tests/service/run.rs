@@ -190,7 +190,7 @@ fn a_client_that_disconnects_kills_its_run() {
     let mut stream = TcpStream::connect(service.url.strip_prefix("http://").unwrap()).unwrap();
     write!(
         stream,
-        "POST /bash HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        "POST /bash HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
     .unwrap();

@@ -11,10 +11,9 @@
 //! sandbox must not be able to speak as another. Without a domain the first row holds
 //! for any, and every other host is as `localhost`.
 
-use std::net::Ipv6Addr;
-
 use e2b_wire::headers::{SANDBOX_ID, SANDBOX_PORT};
 use http::{HeaderMap, Uri, header};
+use sandbox_http::is_of_no_domain;
 
 use crate::{
     Domain,
@@ -89,15 +88,6 @@ fn under<'a>(host: &'a str, domain: &str) -> Option<&'a str> {
         "" => Some(""),
         _ => before.strip_suffix('.'),
     }
-}
-
-fn is_of_no_domain(host: &str) -> bool {
-    host == "localhost"
-        || host.parse::<std::net::Ipv4Addr>().is_ok()
-        || host
-            .strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .is_some_and(|host| host.parse::<Ipv6Addr>().is_ok())
 }
 
 fn by_name(label: &str) -> Result<Target, Unclear> {

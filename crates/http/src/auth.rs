@@ -4,38 +4,23 @@ use http::{HeaderMap, HeaderName, header};
 use sandbox_auth::{ApiKey, Auth, Credential};
 use sandbox_core::{Error, ErrorCode, Result};
 
-use crate::caller::Caller;
+use crate::{
+    caller::Caller,
+    pages::{refuse_foreign_hosts, refuse_foreign_pages},
+};
 
 pub(crate) const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-pub(crate) async fn caller(auth: &Auth, headers: &HeaderMap) -> Result<Caller> {
+/// Where no tokens are asked for, those who speak to one of `hosts` may call, too.
+pub(crate) async fn caller(auth: &Auth, headers: &HeaderMap, hosts: &[String]) -> Result<Caller> {
     let credential = if auth.is_off() {
         refuse_foreign_pages(headers)?;
+        refuse_foreign_hosts(headers, hosts)?;
         None
     } else {
         credential(headers)?
     };
     Ok(Caller::new(auth.identify(credential).await?))
-}
-
-/// Without tokens, a page that the browser's user happens to visit could call:
-/// browsers tell by `Origin` whose page it is.
-pub fn refuse_foreign_pages(headers: &HeaderMap) -> Result<()> {
-    let Some(origin) = headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let host = origin
-        .to_str()
-        .ok()
-        .and_then(|origin| origin.parse::<http::Uri>().ok())
-        .and_then(|origin| Some(origin.host()?.to_owned()));
-    match host.as_deref() {
-        Some("localhost" | "127.0.0.1" | "[::1]") => Ok(()),
-        _ => Err(Error::new(
-            ErrorCode::Forbidden,
-            "without tokens, only pages of this machine may call",
-        )),
-    }
 }
 
 /// The one credential of a request. With two of them, a proxy in front and the

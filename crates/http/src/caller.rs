@@ -108,7 +108,7 @@ impl FromRequestParts<AppState> for Caller {
         parts: &mut Parts,
         state: &AppState,
     ) -> std::result::Result<Self, ApiError> {
-        let mut caller = auth::caller(&state.auth, &parts.headers).await?;
+        let mut caller = auth::caller(&state.auth, &parts.headers, &state.settings.hosts).await?;
         tracing::Span::current().record("caller.subject", caller.subject());
         caller.request_id = parts
             .extensions

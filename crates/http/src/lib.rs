@@ -22,6 +22,7 @@ mod languages;
 mod languages_route;
 mod linger;
 mod metrics;
+mod pages;
 mod problem;
 mod processes;
 mod rate;
@@ -38,9 +39,9 @@ mod time;
 mod trace;
 
 pub use audit::SessionWatch;
-pub use auth::refuse_foreign_pages;
 pub use languages::{Language, LanguageError, LanguageTable};
 pub use metrics::{Declared, Metrics};
+pub use pages::{is_of_no_domain, refuse_foreign_pages};
 pub use problem::{log as log_error, status};
 pub use request::RouteLabel;
 pub use router::{openapi, router, tracked};

@@ -101,6 +101,9 @@ impl AppState {
 /// What a request may be and take.
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
+    /// Names that the service is called by, besides those of the machine itself;
+    /// asked for where tokens are not.
+    pub hosts: Vec<String>,
     /// Every route is at `/` and under this.
     pub prefix: RoutePrefix,
     /// Of every route; 40 MiB is a file of 30 MiB in base64.
@@ -152,6 +155,7 @@ impl Default for SessionBounds {
 impl HttpSettings {
     pub fn new(languages: LanguageTable) -> Self {
         Self {
+            hosts: Vec::new(),
             prefix: RoutePrefix::default(),
             max_body_bytes: 40 << 20,
             body_timeout: Duration::from_secs(60),

@@ -380,6 +380,7 @@ fn http_settings(settings: &Settings) -> Result<HttpSettings> {
     };
     let languages = languages.restricted_to(&settings.allowed_languages)?;
     Ok(HttpSettings {
+        hosts: settings.hosts.clone(),
         prefix: settings.prefix.parse()?,
         body_timeout: Duration::from_secs(settings.body_timeout),
         max_body_bytes: usize::try_from(settings.body_limit.bytes())?,

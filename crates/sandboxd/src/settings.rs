@@ -53,6 +53,7 @@ pub struct Settings {
     pub jwt_issuer: String,
     pub jwt_leeway_seconds: u64,
     pub api_keys: bool,
+    pub hosts: Vec<String>,
 
     pub mem_limit: ByteSize,
     pub cpu_limit: f64,
@@ -202,6 +203,7 @@ impl Default for Settings {
             jwt_issuer: String::new(),
             jwt_leeway_seconds: 30,
             api_keys: false,
+            hosts: Vec::new(),
             mem_limit: ByteSize::mib(512),
             cpu_limit: 1.0,
             pids_limit: 256,

@@ -12,7 +12,7 @@ use super::{assert_nothing_changed, assert_works};
 use crate::support::{Service, processes_with, until};
 
 const WAIT: Duration = Duration::from_secs(30);
-const JSON: &str = "Host: x\r\nContent-Type: application/json\r\n";
+const JSON: &str = "Host: localhost\r\nContent-Type: application/json\r\n";
 
 fn connect(service: &Service) -> TcpStream {
     let stream = TcpStream::connect(service.url.strip_prefix("http://").unwrap()).unwrap();
@@ -89,7 +89,7 @@ fn what_is_not_http_is_closed_and_never_a_fault_of_ours() {
         ),
         (
             "a folded header",
-            "GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\r\n c\r\n\r\n".into(),
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: b\r\n c\r\n\r\n".into(),
             &[400],
         ),
         (
@@ -179,7 +179,7 @@ fn what_is_not_http_is_closed_and_never_a_fault_of_ours() {
 #[test]
 fn a_request_cannot_hide_another_one() {
     let service = Service::start();
-    let hidden = "DELETE /sessions/default/s HTTP/1.1\r\nHost: x\r\n\r\n";
+    let hidden = "DELETE /sessions/default/s HTTP/1.1\r\nHost: localhost\r\n\r\n";
     assert_eq!(service.bash("echo 1").stdout(), "1\n");
     let body = bash("echo seen");
     let chunked = format!("{:x}\r\n{body}\r\n0\r\n\r\n", body.len());
@@ -234,7 +234,7 @@ fn requests_in_a_row_are_answered_in_their_order() {
             body.len()
         );
     }
-    all += "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    all += "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let said = talk(&service, all.as_bytes());
     assert_eq!(statuses(&said), [200; 21]);
     let places: Vec<usize> = (0..20)
@@ -329,7 +329,7 @@ fn a_body_is_asked_for_only_when_it_is_wanted() {
         let mut stream = connect(&service);
         write!(
             stream,
-            "POST /bash HTTP/1.1\r\nHost: x\r\nContent-Type: {kind}\r\nConnection: close\r\n\
+            "POST /bash HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\nConnection: close\r\n\
              Expect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
         )
         .unwrap();

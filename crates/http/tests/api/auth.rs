@@ -5,10 +5,11 @@ use std::sync::Arc;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use sandbox_auth::{ApiKey, ApiKeys, Auth, TokenRules, Tokens, VerifyingKey};
 use sandbox_core::Timestamp;
+use sandbox_http::HttpSettings;
 use sandbox_store::{KeyRecord, KeyStore as _, SqliteStore};
 use serde_json::{Value, json};
 
-use crate::support::{Answer, Service, Setup, start, start_with};
+use crate::support::{Answer, Service, Setup, settings, start, start_with};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 /// Far away on either side of now, in seconds since 1970.
@@ -351,6 +352,33 @@ async fn without_tokens_foreign_pages_are_kept_out() {
     }
     for origin in ["http://localhost:3000", "http://127.0.0.1:8080"] {
         assert_eq!(call(origin).await.status, 200, "{origin}");
+    }
+}
+
+#[tokio::test]
+async fn without_tokens_a_name_that_a_page_let_lead_here_is_refused() {
+    let with = |auth, hosts: &[&str]| {
+        let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        start_with(Setup {
+            auth,
+            settings: HttpSettings {
+                hosts,
+                ..settings()
+            },
+            ..Setup::default()
+        })
+    };
+    let sessions = async |service: &Service, host| {
+        let headers = [("host", host)];
+        service.send("GET", "/sessions", &headers, "").await
+    };
+    let guarded = with(Auth::on(Some(tokens(None, None)), None), &[]).await;
+    assert_eq!(sessions(&guarded, "evil.example").await.status, 401);
+    let service = with(Auth::off(), &["sandbox.internal"]).await;
+    let foreign = sessions(&service, "evil.example:8080").await;
+    assert_eq!(foreign.problem(), (403, "forbidden".into()));
+    for host in ["localhost:8080", "127.0.0.1:8080", "sandbox.internal"] {
+        assert_eq!(sessions(&service, host).await.status, 200, "{host}");
     }
 }
 
