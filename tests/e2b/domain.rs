@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// A certificate for a domain and all below it, by an authority of its own.
-fn certificate(dir: &Path, domain: &str) {
+pub fn certificate(dir: &Path, domain: &str) {
     let openssl = |arguments: &[&str]| {
         let output = Command::new("openssl")
             .args(arguments)

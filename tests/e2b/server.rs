@@ -65,6 +65,15 @@ impl Server {
         }
     }
 
+    pub fn signal(&self, name: &str) {
+        let process = self.process.id().to_string();
+        let status = Command::new("kill")
+            .args(["-s", name, &process])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
     pub fn key(&self, tenant: &str, kind: Key) -> String {
         let mut command = sandboxd(&self.state);
         command.args(["keys", "create", "--tenant", tenant]);

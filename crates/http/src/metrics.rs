@@ -7,7 +7,7 @@ use prometheus::{
     Registry, TextEncoder, core::Collector,
 };
 use sandbox_admission::Figures;
-use sandbox_core::ErrorCode;
+use sandbox_core::{ErrorCode, Timestamp};
 use sandbox_session::DestroyReason;
 
 /// From a hot /bash to a run of an hour, in seconds.
@@ -134,6 +134,8 @@ metrics! {
     audit_queue_depth: IntGaugeVec = "sandbox_audit_queue_depth" [] &[];
     /// 1 when the store and the default backend can serve, else 0; see /readyz.
     ready: IntGaugeVec = "sandbox_ready" [] &[];
+    /// When the certificate of the E2B API expires, in seconds since 1970; none without one.
+    e2b_certificate_expires: IntGaugeVec = "sandbox_e2b_certificate_expires_timestamp_seconds" [] &[];
     /// 1, with the version of the service.
     build_info: IntGaugeVec = "sandbox_build_info" ["version"] &[];
     /// Requests answered; 499 is a client that went away before.
@@ -169,6 +171,18 @@ impl Metrics {
     /// What the operator allows.
     pub fn set_sessions_limit(&self, limit: usize) {
         set(&self.sessions_limit, limit);
+    }
+
+    /// `None`: it cannot be told.
+    pub fn set_e2b_certificate_expires(&self, at: Option<Timestamp>) {
+        let none: [&str; 0] = [];
+        match at {
+            Some(at) => {
+                let gauge = self.e2b_certificate_expires.with_label_values(&none);
+                gauge.set(at.0 / 1000);
+            }
+            None => self.e2b_certificate_expires.reset(),
+        }
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {

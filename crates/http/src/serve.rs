@@ -3,6 +3,7 @@
 //! `axum::serve` installs no timer, and without one hyper's header timeout does
 //! nothing; so connections are served here.
 
+mod certificate;
 mod preface;
 mod stall;
 mod tls;
@@ -29,9 +30,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, info, warn};
 
+pub use certificate::TlsError;
 use preface::Begun;
 use stall::StallGuard;
-pub use tls::{Tls, TlsError};
+pub use tls::Tls;
 
 /// Between two tries to accept when the machine has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);

@@ -11,7 +11,7 @@ use std::{
 use axum::Router;
 use sandbox_core::{Limits, SandboxSpec};
 use sandbox_e2b::{E2bParts, E2bSettings, Secret, Template};
-use sandbox_http::{AppState, HttpSettings, Tls, tracked};
+use sandbox_http::{AppState, HttpSettings, tracked};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -60,17 +60,6 @@ fn template(usual: &SandboxSpec, asked: &E2bTemplate) -> Template {
 /// The secret that the tokens of sandboxes are made from.
 pub fn secret(settings: &Settings) -> Result<Secret> {
     Ok(Secret::new(token_secret(settings)?))
-}
-
-/// The listener's certificate, where it has one.
-pub fn tls(settings: &Settings) -> Result<Option<Tls>> {
-    let (chain, key) = (&settings.e2b_tls_cert, &settings.e2b_tls_key);
-    if chain.as_os_str().is_empty() {
-        return Ok(None);
-    }
-    let tls = Tls::from_files(chain, key)
-        .map_err(|error| format!("e2b_tls_cert, e2b_tls_key: {}", sandbox_core::chain(&error)))?;
-    Ok(Some(tls))
 }
 
 /// The API with what every request of the service has.

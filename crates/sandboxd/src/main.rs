@@ -8,6 +8,7 @@ mod doctor;
 mod e2b;
 mod e2b_backend;
 mod e2b_secret;
+mod e2b_tls;
 mod health;
 mod keys;
 mod logging;

@@ -28,13 +28,15 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     task::JoinSet,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{info, warn};
 
 use crate::{
     auth::auth,
     backend::{Chosen, choose},
-    e2b, logging,
+    e2b,
+    e2b_tls::{self, Renewal},
+    logging,
     settings::Settings,
 };
 
@@ -143,7 +145,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
             Box::pin(async move { store_readiness(store.as_ref()).await })
         }),
         auth,
-        metrics,
+        metrics: Arc::clone(&metrics),
         settings: http_settings(&settings)?,
         spans,
     });
@@ -157,7 +159,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     announce(&format!("http://{address}"));
     let e2b = match e2b {
         Some((address, parts)) => {
-            let tls = e2b::tls(&settings)?;
+            let tls = e2b_tls::tls(&settings)?;
             let listener = e2b::listen(address, tls.is_some()).await?;
             Some((tls, listener, e2b::router(parts, state.clone())))
         }
@@ -174,7 +176,12 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
         ..ServeLimits::default()
     };
     let mut serving = JoinSet::new();
+    let mut renewal = None;
     if let Some((tls, listener, router)) = e2b {
+        if let Some(tls) = &tls {
+            let running = Renewal::new(tls.clone(), metrics)?.run();
+            renewal = Some(AbortOnDropHandle::new(tokio::spawn(running)));
+        }
         let stopped = stop.clone().cancelled_owned();
         serving.spawn(sandbox_http::serve_over(
             tls,
@@ -195,6 +202,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     stop.cancel();
     sessions.shutdown(grace).await;
     begin.abort();
+    drop(renewal);
     // Their sandboxes are gone: what is left is to tell their callers.
     executions.shutdown(END_LIMIT).await;
     processes.shutdown(END_LIMIT).await;

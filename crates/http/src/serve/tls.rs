@@ -1,66 +1,99 @@
-//! TLS of a listener: its certificate, and what is spoken over it.
+//! TLS of a listener: its certificate, which may be renewed, and what is spoken over it.
 
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use rustls::{
     ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem, pem::PemObject as _},
+    sign::{CertifiedKey, SingleCertAndKey},
 };
+use sandbox_core::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::certificate::{TlsError, expires, provider, read};
 
 const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// A certificate and its key; a clone is the same.
+/// A certificate and its key; a clone is the same, also after they were renewed.
 #[derive(Clone)]
-pub struct Tls(TlsAcceptor);
+pub struct Tls(Arc<Inner>);
 
-/// Why a certificate or key cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    #[error("failed to read a certificate or key of `{path}`")]
-    Pem { path: PathBuf, source: pem::Error },
-    #[error("`{path}` has no certificate")]
-    NoCertificate { path: PathBuf },
-    #[error("the certificate and the key do not go together")]
-    Unfit(#[from] rustls::Error),
+struct Inner {
+    chain: PathBuf,
+    key: PathBuf,
+    now: RwLock<Now>,
+}
+
+/// What new connections are made with.
+#[derive(Clone)]
+struct Now {
+    acceptor: TlsAcceptor,
+    shown: Arc<CertifiedKey>,
 }
 
 impl Tls {
     /// Of a chain, the server's own certificate first, and its private key; both PEM.
     pub fn from_files(chain: &Path, key: &Path) -> Result<Self, TlsError> {
-        let read = |path: &Path| {
-            let path = path.to_owned();
-            move |source| TlsError::Pem { path, source }
-        };
-        let certificates = CertificateDer::pem_file_iter(chain)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(read(chain))?;
-        if certificates.is_empty() {
-            return Err(TlsError::NoCertificate {
-                path: chain.to_owned(),
-            });
+        let now = Now::with(read(chain, key)?)?;
+        Ok(Self(Arc::new(Inner {
+            chain: chain.to_owned(),
+            key: key.to_owned(),
+            now: RwLock::new(now),
+        })))
+    }
+
+    /// Reads the files again, and says whether another pair was in them, which is for all
+    /// connections from now on. After an error it is what it was. Blocks.
+    pub fn read_again(&self) -> Result<bool, TlsError> {
+        let found = read(&self.0.chain, &self.0.key)?;
+        // A key goes with its certificate, so the certificates tell.
+        if found.cert == self.now().shown.cert {
+            return Ok(false);
         }
-        let key = PrivateKeyDer::from_pem_file(key).map_err(read(key))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(certificates, key)?;
-        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
-        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+        let now = Now::with(found)?;
+        *self.0.now.write().unwrap_or_else(PoisonError::into_inner) = now;
+        Ok(true)
+    }
+
+    /// When its certificate expires, where that can be told.
+    pub fn expires(&self) -> Option<Timestamp> {
+        expires(self.now().shown.end_entity_cert().ok()?)
+    }
+
+    fn now(&self) -> Now {
+        let now = self.0.now.read();
+        now.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        self.0.accept(stream).await
+        let acceptor = self.now().acceptor;
+        acceptor.accept(stream).await
+    }
+}
+
+impl Now {
+    /// A configuration of its own, for that has the sessions which clients may resume: they
+    /// would go by the certificate of before.
+    fn with(shown: CertifiedKey) -> Result<Self, TlsError> {
+        let shown = Arc::new(shown);
+        let mut config = ServerConfig::builder_with_provider(provider())
+            .with_safe_default_protocol_versions()
+            .map_err(TlsError::Unfit)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(&shown))));
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
+        Ok(Self {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            shown,
+        })
     }
 }
 

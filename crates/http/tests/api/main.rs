@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 mod auth;
+mod certificate;
 mod contexts;
 mod deploy;
 mod files;

@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use sandbox_admission::{Admission, AdmissionSettings};
 use sandbox_audit::{Audit, AuditSettings};
 use sandbox_backend::{Backend, Readiness};
-use sandbox_core::{Clock, ManualClock};
+use sandbox_core::{Clock, ManualClock, Timestamp};
 use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts, ProcessSettings, Processes,
 };
@@ -67,6 +67,7 @@ pub async fn start() -> Service {
 pub async fn start_with(setup: Setup) -> Service {
     let metrics = Arc::new(Metrics::new().unwrap());
     metrics.set_sessions_limit(SessionSettings::default().max_sessions);
+    metrics.set_e2b_certificate_expires(Some(Timestamp(1_900_000_000_000)));
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::default());
