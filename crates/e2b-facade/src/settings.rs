@@ -25,6 +25,9 @@ pub struct E2bSettings {
     pub max_timeout: Duration,
     /// Requests to the sandboxes of one tenant that may be under way.
     pub tenant_requests: usize,
+    /// WebSockets to ports of the sandboxes of one tenant, and of all, that may be open.
+    pub tenant_sockets: usize,
+    pub sockets: usize,
     /// Sandboxes that ask for the internet get it, where the backend can.
     pub allow_internet: bool,
     /// Those of the other API: the usual sandbox, languages, limits of runs.
@@ -38,6 +41,8 @@ impl E2bSettings {
             templates: BTreeMap::new(),
             max_timeout: Duration::from_secs(24 * 3600),
             tenant_requests: 256,
+            tenant_sockets: 256,
+            sockets: 1024,
             allow_internet: false,
             http,
         }

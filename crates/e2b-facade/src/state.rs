@@ -46,7 +46,10 @@ pub(crate) struct Facade(Arc<Inner>);
 pub(crate) struct Inner {
     parts: E2bParts,
     pub directories: Directories,
-    pub crowd: Crowd,
+    /// To sandboxes, and under way.
+    pub requests: Crowd,
+    /// Connections to ports that have changed their protocol, and are not requests any more.
+    pub sockets: Crowd,
     /// Connections that were taken over from their requests.
     pub tasks: TaskTracker,
 }
@@ -70,7 +73,9 @@ impl std::ops::Deref for Facade {
 /// The whole API, for a listener of its own.
 pub fn router(parts: E2bParts) -> Router {
     let facade = Facade(Arc::new(Inner {
-        crowd: Crowd::new(parts.settings.tenant_requests),
+        // In all, they are bounded by the listener's connections.
+        requests: Crowd::new(parts.settings.tenant_requests, usize::MAX),
+        sockets: Crowd::new(parts.settings.tenant_sockets, parts.settings.sockets),
         parts,
         directories: Directories::default(),
         tasks: TaskTracker::new(),

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 pub const NOT_FOUND: &str = "The sandbox was not found";
 pub const PORT_CLOSED: &str = "The sandbox is running but port is not open";
 
-/// The body of a 502 (or a 403) of the proxy.
+/// The body of a refusal by the proxy, mostly a 502.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyError {
@@ -45,6 +45,16 @@ impl ProxyError {
         Self {
             message: format!("Sandbox is secured with traffic access token. {what}"),
             code: 403,
+            ..Self::not_found(sandbox_id)
+        }
+    }
+
+    /// Of a port that would take more than there may be.
+    pub fn too_many(sandbox_id: &str, port: u16, code: u16, message: &str) -> Self {
+        Self {
+            message: message.to_owned(),
+            port: Some(port),
+            code,
             ..Self::not_found(sandbox_id)
         }
     }

@@ -38,6 +38,9 @@ pub fn e2b_settings(settings: &Settings, http: HttpSettings) -> Result<E2bSettin
         max_timeout: Duration::from_secs(settings.e2b_max_timeout),
         // The listener's connections are not one tenant's.
         tenant_requests: (settings.max_connections / 4).max(1),
+        // They are none of its connections any more, and descriptors all the same.
+        tenant_sockets: (settings.max_connections / 4).max(1),
+        sockets: settings.max_connections,
         allow_internet: settings.e2b_internet,
         http,
     })

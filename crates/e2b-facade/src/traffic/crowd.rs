@@ -11,16 +11,25 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use sandbox_core::TenantId;
 
-/// A clone counts with it.
+/// Things of one kind that go on. A clone counts with it.
 #[derive(Clone)]
 pub(crate) struct Crowd {
+    most_of_tenant: usize,
     most: usize,
     open: Arc<Mutex<HashMap<TenantId, usize>>>,
 }
 
+/// Whose bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Tenant,
+    Service,
+}
+
 impl Crowd {
-    pub(crate) fn new(most: usize) -> Self {
+    pub(crate) fn new(most_of_tenant: usize, most: usize) -> Self {
         Self {
+            most_of_tenant,
             most,
             open: Arc::default(),
         }
@@ -30,22 +39,24 @@ impl Crowd {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more request; `None`: there are as many as there may be.
-    pub(crate) fn enter(&self, tenant: &TenantId) -> Option<Place> {
+    /// A place for one more of the tenant's.
+    pub(crate) fn enter(&self, tenant: &TenantId) -> Result<Place, Full> {
         let mut open = self.open();
-        let count = open.entry(tenant.clone()).or_default();
-        if *count >= self.most {
-            return None;
+        if open.get(tenant).copied().unwrap_or_default() >= self.most_of_tenant {
+            return Err(Full::Tenant);
         }
-        *count += 1;
-        Some(Place {
+        if open.values().sum::<usize>() >= self.most {
+            return Err(Full::Service);
+        }
+        *open.entry(tenant.clone()).or_default() += 1;
+        Ok(Place {
             crowd: self.clone(),
             tenant: tenant.clone(),
         })
     }
 }
 
-/// Held until a request is answered to its end.
+/// Held as long as it goes on: until a request is answered to its end, say.
 pub(crate) struct Place {
     crowd: Crowd,
     tenant: TenantId,
@@ -95,16 +106,18 @@ mod tests {
 
     #[test]
     fn a_tenant_has_so_many_places_and_others_have_their_own() {
-        let crowd = Crowd::new(2);
+        let crowd = Crowd::new(2, 3);
         let (a, b) = ("a".parse().unwrap(), "b".parse().unwrap());
         let first = crowd.enter(&a);
         let second = crowd.enter(&a);
-        assert!(first.is_some() && second.is_some());
-        assert!(crowd.enter(&a).is_none());
-        assert!(crowd.enter(&b).is_some());
+        assert!(first.is_ok() && second.is_ok());
+        assert_eq!(crowd.enter(&a).err(), Some(Full::Tenant));
+        let other = crowd.enter(&b);
+        assert!(other.is_ok());
+        assert_eq!(crowd.enter(&b).err(), Some(Full::Service));
         drop(first);
-        assert!(crowd.enter(&a).is_some());
-        drop(second);
+        assert!(crowd.enter(&a).is_ok());
+        drop((second, other));
         assert!(crowd.open().is_empty());
     }
 }

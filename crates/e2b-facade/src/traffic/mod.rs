@@ -58,7 +58,7 @@ pub(crate) async fn answer(
     let span = tracing::Span::current();
     span.record("session.tenant", found.key.tenant.as_str());
     span.record("session.id", found.key.session.as_str());
-    let Some(place) = facade.crowd.enter(&found.key.tenant) else {
+    let Ok(place) = facade.requests.enter(&found.key.tenant) else {
         return Refusal::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too many requests to the tenant's sandboxes are under way",

@@ -10,7 +10,10 @@ use axum::{
 use e2b_wire::ProxyError;
 use guest_client::{PortError, PortStream};
 use http::{HeaderValue, StatusCode, Uri, Version, header, uri::PathAndQuery};
-use hyper::{client::conn::http1, upgrade};
+use hyper::{
+    client::conn::http1,
+    upgrade::{self, OnUpgrade},
+};
 use hyper_util::rt::TokioIo;
 use sandbox_session::Lease;
 use tokio::{io::copy_bidirectional, time::timeout};
@@ -19,6 +22,7 @@ use tracing::debug;
 
 use super::{
     body::{Arriving, Leased, over},
+    crowd::{Full, Place},
     lease, not_found, proxy_error, stripped, token, unreached,
 };
 use crate::{error::Refusal, sandbox::Found, state::Facade};
@@ -33,7 +37,7 @@ pub(super) async fn answer(
     facade: &Facade,
     found: &Found,
     port: u16,
-    request: Request,
+    mut request: Request,
 ) -> Response {
     let sandbox = found.key.session.as_str();
     if !found.options.public_traffic
@@ -41,6 +45,22 @@ pub(super) async fn answer(
     {
         return proxy_error(ProxyError::token_refused(sandbox, given));
     }
+    let theirs = upgrade::on(&mut request);
+    let (request, upgrade) = match for_program(request) {
+        Ok(request) => request,
+        Err(bad) => return bad.into_response(),
+    };
+    let upgrade = match upgrade {
+        Some(protocol) => match facade.sockets.enter(&found.key.tenant) {
+            Ok(place) => Some(Upgrade {
+                protocol,
+                theirs,
+                place,
+            }),
+            Err(full) => return too_many(sandbox, port, full),
+        },
+        None => None,
+    };
     let lease = match lease(facade, found).await {
         Ok(lease) => Arc::new(lease),
         Err(refused) => return refused,
@@ -60,13 +80,27 @@ pub(super) async fn answer(
             .into_response();
         }
     };
-    match pass_on(facade, &lease, stream, request).await {
+    match pass_on(facade, &lease, stream, request, upgrade).await {
         Ok(answer) => answer,
         Err(Failed::NoAnswer) => proxy_error(ProxyError::port_closed(sandbox, port)),
         Err(Failed::Late) => timed_out("the program did not answer in time"),
         Err(Failed::Gone) => not_found(sandbox),
-        Err(Failed::BadRequest) => Refusal::bad("the request cannot be passed on").into_response(),
     }
+}
+
+/// Before the program hears of it, and before a sandbox is resumed for it.
+fn too_many(sandbox: &str, port: u16, full: Full) -> Response {
+    let (code, message) = match full {
+        Full::Tenant => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "the tenant has as many WebSockets to ports as it may have",
+        ),
+        Full::Service => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the service has as many WebSockets to ports as it may have",
+        ),
+    };
+    proxy_error(ProxyError::too_many(sandbox, port, code.as_u16(), message))
 }
 
 fn timed_out(message: &str) -> Response {
@@ -97,20 +131,26 @@ async fn open(lease: &Lease, port: u16) -> Result<PortStream, Unopened> {
 }
 
 enum Failed {
-    BadRequest,
     NoAnswer,
     Late,
     Gone,
+}
+
+/// A change of the protocol that a client asks for.
+struct Upgrade {
+    protocol: HeaderValue,
+    theirs: OnUpgrade,
+    /// Of the connection that it would become.
+    place: Place,
 }
 
 async fn pass_on(
     facade: &Facade,
     lease: &Arc<Lease>,
     stream: PortStream,
-    mut request: Request,
+    request: http::Request<Arriving>,
+    upgrade: Option<Upgrade>,
 ) -> Result<Response, Failed> {
-    let theirs = upgrade::on(&mut request);
-    let (request, upgrade) = for_program(request)?;
     let handshake = http1::Builder::new().handshake(TokioIo::new(stream));
     let (mut sender, connection) = handshake.await.map_err(|_| Failed::NoAnswer)?;
     let until_over = over(Arc::clone(lease));
@@ -146,14 +186,18 @@ async fn pass_on(
         return Ok(answer.map(|body| Body::new(Leased::new(body, lease).until_dropped(client))));
     };
     // Nobody asked for it.
-    let protocol = upgrade.ok_or(Failed::NoAnswer)?;
+    let Upgrade {
+        protocol,
+        theirs,
+        place,
+    } = upgrade.ok_or(Failed::NoAnswer)?;
     let headers = answer.headers_mut();
     headers.insert(header::UPGRADE, chosen.unwrap_or(protocol));
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     let until_over = over(Arc::clone(lease));
     facade.tasks.spawn(async move {
         // The connection is this task's now.
-        let _client = client;
+        let _held = (client, place);
         let both = async {
             let (theirs, ours) = tokio::try_join!(theirs, ours)?;
             let (mut theirs, mut ours) = (TokioIo::new(theirs), TokioIo::new(ours));
@@ -169,7 +213,9 @@ async fn pass_on(
 }
 
 /// The request as the program gets it, and the protocol that it asks to change to.
-fn for_program(request: Request) -> Result<(http::Request<Arriving>, Option<HeaderValue>), Failed> {
+fn for_program(
+    request: Request,
+) -> Result<(http::Request<Arriving>, Option<HeaderValue>), Refusal> {
     let (mut head, body) = request.into_parts();
     let authority = head
         .uri
@@ -184,7 +230,8 @@ fn for_program(request: Request) -> Result<(http::Request<Arriving>, Option<Head
     }
     head.version = Version::HTTP_11;
     if let Some(authority) = authority {
-        let host = HeaderValue::from_str(&authority).map_err(|_| Failed::BadRequest)?;
+        let host = HeaderValue::from_str(&authority)
+            .map_err(|_| Refusal::bad("the request cannot be passed on"))?;
         head.headers.insert(header::HOST, host);
     }
     if let Some(protocol) = &upgrade {

@@ -7,4 +7,5 @@ mod envd;
 mod hosts;
 mod interpreter;
 mod ports;
+mod sockets;
 mod support;

@@ -36,6 +36,8 @@ pub struct Setup {
     pub domain: Option<&'static str>,
     pub admission: AdmissionSettings,
     pub max_sessions: usize,
+    /// WebSockets of a tenant, and of all.
+    pub sockets: (usize, usize),
 }
 
 impl Default for Setup {
@@ -44,6 +46,7 @@ impl Default for Setup {
             domain: None,
             admission: AdmissionSettings::default(),
             max_sessions: 10,
+            sockets: (256, 1024),
         }
     }
 }
@@ -124,6 +127,7 @@ pub async fn start_with(setup: Setup) -> Api {
     let keys = [key(&store, "a").await, key(&store, "b").await];
     let mut settings = E2bSettings::new(HttpSettings::new(LanguageTable::built_in().unwrap()));
     settings.domain = setup.domain.map(|domain| domain.parse().unwrap());
+    (settings.tenant_sockets, settings.sockets) = setup.sockets;
     settings.max_timeout = Duration::from_secs(3600);
     settings.templates = BTreeMap::from([("small".to_owned(), small())]);
     let router = router(E2bParts {
@@ -276,11 +280,15 @@ impl Api {
     }
 
     pub async fn create(&self, more: Value) -> Sandbox {
+        self.create_as(0, more).await
+    }
+
+    pub async fn create_as(&self, who: usize, more: Value) -> Sandbox {
         let mut body = json!({"templateID": "base", "timeout": 600});
         for (name, value) in more.as_object().unwrap() {
             body[name] = value.clone();
         }
-        let made = self.call("POST", "/v2/sandboxes", body).await;
+        let made = self.call_as(who, "POST", "/v2/sandboxes", body).await;
         assert_eq!(made.status, 201, "{}", made.text());
         let made = made.json();
         let text = |name: &str| made[name].as_str().unwrap().to_owned();
