@@ -9,6 +9,7 @@ use crate::{
     DestroyReason, Lease,
     create::Creation,
     deadline,
+    entries::Entry,
     lease::{InUse, Made},
     new::Wanted,
     observer::shutting_down,
@@ -16,7 +17,7 @@ use crate::{
     sandbox::Sandbox,
     session::{Session, State, Terms, Times, paused},
     shared::Shared,
-    table::{Admission, Entry, Table},
+    table::{Admission, Table},
 };
 
 /// What a call finds when it looks at the table.
@@ -205,7 +206,7 @@ impl Shared {
                     session: Arc::clone(&session),
                     state: starting,
                 };
-                table.entries.insert(key.clone(), entry);
+                table.entries.insert(entry);
                 (session, None, true)
             }
         };

@@ -22,12 +22,11 @@ impl SessionManager {
     /// random, and no two tenants have the same.
     pub fn find_e2b(&self, session: &SessionId) -> Option<(SessionKey, E2bOptions)> {
         let table = self.shared.table();
-        table.entries.iter().find_map(|(key, entry)| {
-            if key.session != *session || matches!(entry.state, State::Ending { .. }) {
-                return None;
-            }
-            let options = entry.session.terms.options.e2b.clone()?;
-            Some((key.clone(), options))
-        })
+        let entry = table.entries.of_e2b(session)?;
+        if matches!(entry.state, State::Ending { .. }) {
+            return None;
+        }
+        let options = entry.session.terms.options.e2b.clone()?;
+        Some((entry.session.key().clone(), options))
     }
 }

@@ -10,6 +10,7 @@ mod contexts;
 mod create;
 mod deadline;
 mod end;
+mod entries;
 mod find;
 mod info;
 mod lease;

@@ -9,12 +9,12 @@ use sandbox_store::SessionStore;
 
 use crate::{
     DestroyReason, Lease, NewSession, Observer, Paused, SessionInfo, SessionSettings, SessionState,
+    entries::Entry,
     lease::{InUse, Made},
     new::Wanted,
     sandbox::Sandbox,
     session::{Session, State, Times},
     shared::Shared,
-    table::Entry,
 };
 
 /// Every session of one backend.

@@ -10,10 +10,10 @@ use crate::{
     DestroyReason,
     acquire::Found,
     deadline::{self, within},
+    entries::Entry,
     new::Wanted,
     session::{Session, State, Terms, Times},
     shared::Shared,
-    table::Entry,
 };
 
 impl Shared {
@@ -89,9 +89,8 @@ impl Shared {
     }
 
     fn insert_stopped(&self, record: SessionRecord) {
-        let key = record.key;
         let terms = Terms {
-            key: key.clone(),
+            key: record.key,
             sandbox_id: record.sandbox_id,
             spec: record.spec,
             options: record.options,
@@ -109,7 +108,7 @@ impl Shared {
             session: Arc::new(session),
             state: State::Stopped(None),
         };
-        self.table().entries.insert(key, entry);
+        self.table().entries.insert(entry);
     }
 
     /// Without its workspace it would be another session under the old name.

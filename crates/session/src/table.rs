@@ -6,6 +6,7 @@ use sandbox_core::{Error, ErrorCode, SessionKey, TenantId, Timestamp};
 
 use crate::{
     DestroyReason, SessionSettings,
+    entries::{Entries, Entry},
     pool::Pool,
     session::{Session, State},
 };
@@ -13,15 +14,10 @@ use crate::{
 /// Used only under its lock, which is never held over a wait.
 #[derive(Default)]
 pub(crate) struct Table {
-    pub entries: HashMap<SessionKey, Entry>,
+    pub entries: Entries,
     pub pool: Pool,
     /// The service is shutting down: nothing begins any more.
     pub closing: bool,
-}
-
-pub(crate) struct Entry {
-    pub session: Arc<Session>,
-    pub state: State,
 }
 
 /// Whether a sandbox may be made now.

@@ -6,6 +6,7 @@ mod contexts;
 mod create;
 mod delete;
 mod explicit;
+mod find;
 mod limits;
 mod loss;
 mod pause;
