@@ -13,6 +13,7 @@ use sandbox_audit::Audit;
 use sandbox_auth::Auth;
 use sandbox_core::{Capabilities, Clock};
 use sandbox_execution::Executions;
+use sandbox_http::Metrics;
 use sandbox_session::SessionManager;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
@@ -32,6 +33,7 @@ pub struct E2bParts {
     pub admission: Arc<Admission>,
     pub auth: Auth,
     pub audit: Audit,
+    pub metrics: Arc<Metrics>,
     pub clock: Arc<dyn Clock>,
     /// Of the backend.
     pub capabilities: Capabilities,
@@ -72,10 +74,11 @@ impl std::ops::Deref for Facade {
 
 /// The whole API, for a listener of its own.
 pub fn router(parts: E2bParts) -> Router {
+    let settings = &parts.settings;
     let facade = Facade(Arc::new(Inner {
         // In all, they are bounded by the listener's connections.
-        requests: Crowd::new(parts.settings.tenant_requests, usize::MAX),
-        sockets: Crowd::new(parts.settings.tenant_sockets, parts.settings.sockets),
+        requests: Crowd::new(settings.tenant_requests, usize::MAX),
+        sockets: Crowd::new(settings.tenant_sockets, settings.sockets),
         parts,
         directories: Directories::default(),
         tasks: TaskTracker::new(),

@@ -40,7 +40,7 @@ mod trace;
 
 pub use audit::SessionWatch;
 pub use languages::{Language, LanguageError, LanguageTable};
-pub use metrics::{Declared, Metrics};
+pub use metrics::{Declared, E2bTraffic, Metrics, TrafficCount};
 pub use pages::{is_of_no_domain, refuse_foreign_pages};
 pub use problem::{log as log_error, status};
 pub use request::RouteLabel;

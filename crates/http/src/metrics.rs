@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts,
-    Registry, TextEncoder, core::Collector,
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder, core::Collector,
 };
 use sandbox_admission::Figures;
 use sandbox_core::{ErrorCode, Timestamp};
@@ -28,6 +28,36 @@ pub struct Declared {
     /// Its samples are `_bucket` (with the label `le`), `_sum` and `_count`.
     pub histogram: bool,
     pub help: &'static str,
+}
+
+/// What traffic to a sandbox of the E2B API is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum E2bTraffic {
+    Envd,
+    Interpreter,
+    /// HTTP to any other port.
+    Port,
+    WebSocket,
+}
+
+impl E2bTraffic {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Envd => "envd",
+            Self::Interpreter => "interpreter",
+            Self::Port => "port",
+            Self::WebSocket => "websocket",
+        }
+    }
+}
+
+/// One that goes on.
+pub struct TrafficCount(IntGauge);
+
+impl Drop for TrafficCount {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 trait Declare: Collector + Clone + 'static {
@@ -134,6 +164,8 @@ metrics! {
     audit_queue_depth: IntGaugeVec = "sandbox_audit_queue_depth" [] &[];
     /// 1 when the store and the default backend can serve, else 0; see /readyz.
     ready: IntGaugeVec = "sandbox_ready" [] &[];
+    /// Requests to sandboxes of the E2B API under way, and WebSockets to their ports that are open.
+    e2b_traffic_active: IntGaugeVec = "sandbox_e2b_traffic_active" ["kind"] &[];
     /// When the certificate of the E2B API expires, in seconds since 1970; none without one.
     e2b_certificate_expires: IntGaugeVec = "sandbox_e2b_certificate_expires_timestamp_seconds" [] &[];
     /// 1, with the version of the service.
@@ -171,6 +203,13 @@ impl Metrics {
     /// What the operator allows.
     pub fn set_sessions_limit(&self, limit: usize) {
         set(&self.sessions_limit, limit);
+    }
+
+    /// Counts as one of its kind until it is dropped.
+    pub fn e2b_traffic(&self, kind: E2bTraffic) -> TrafficCount {
+        let gauge = self.e2b_traffic_active.with_label_values(&[kind.as_str()]);
+        gauge.inc();
+        TrafficCount(gauge)
     }
 
     /// `None`: it cannot be told.

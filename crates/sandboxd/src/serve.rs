@@ -122,6 +122,7 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
                 admission: Arc::clone(&admission),
                 auth: auth.clone(),
                 audit: audit.clone(),
+                metrics: Arc::clone(&metrics),
                 clock: Arc::clone(&clock),
                 capabilities: backend.capabilities(),
                 secret: e2b::secret(&settings)?,

@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use sandbox_core::TenantId;
+use sandbox_http::TrafficCount;
 
 /// Things of one kind that go on. A clone counts with it.
 #[derive(Clone)]
@@ -74,10 +75,10 @@ impl Drop for Place {
     }
 }
 
-/// A body that holds its request's place.
+/// A body with which its request goes on.
 pub(crate) struct Placed<B> {
     pub body: B,
-    pub _place: Place,
+    pub _held: (Place, TrafficCount),
 }
 
 impl<B: Body<Data = Bytes> + Unpin> Body for Placed<B> {

@@ -19,7 +19,7 @@ use axum::{
 use e2b_wire::{ENVD_PORT, INTERPRETER_PORT, ProxyError};
 use http::StatusCode;
 use sandbox_core::{Error, ErrorCode};
-use sandbox_http::RouteLabel;
+use sandbox_http::{E2bTraffic, RouteLabel};
 use sandbox_session::Lease;
 
 use crate::{error::Refusal, interpreter, sandbox::Found, state::Facade};
@@ -65,6 +65,12 @@ pub(crate) async fn answer(
         )
         .into_response();
     };
+    let kind = match port {
+        ENVD_PORT => E2bTraffic::Envd,
+        INTERPRETER_PORT => E2bTraffic::Interpreter,
+        _ => E2bTraffic::Port,
+    };
+    let count = facade.metrics.e2b_traffic(kind);
     let answer = match port {
         ENVD_PORT => envd::answer(facade, &found, request).await,
         INTERPRETER_PORT => interpreter::answer(facade, &found, request).await,
@@ -73,7 +79,7 @@ pub(crate) async fn answer(
     answer.map(|body| {
         Body::new(Placed {
             body,
-            _place: place,
+            _held: (place, count),
         })
     })
 }

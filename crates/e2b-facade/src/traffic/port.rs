@@ -15,6 +15,7 @@ use hyper::{
     upgrade::{self, OnUpgrade},
 };
 use hyper_util::rt::TokioIo;
+use sandbox_http::E2bTraffic;
 use sandbox_session::Lease;
 use tokio::{io::copy_bidirectional, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -195,9 +196,10 @@ async fn pass_on(
     headers.insert(header::UPGRADE, chosen.unwrap_or(protocol));
     headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
     let until_over = over(Arc::clone(lease));
+    let count = facade.metrics.e2b_traffic(E2bTraffic::WebSocket);
     facade.tasks.spawn(async move {
         // The connection is this task's now.
-        let _held = (client, place);
+        let _held = (client, place, count);
         let both = async {
             let (theirs, ours) = tokio::try_join!(theirs, ours)?;
             let (mut theirs, mut ours) = (TokioIo::new(theirs), TokioIo::new(ours));

@@ -131,6 +131,7 @@ async fn a_tenant_has_so_many_sockets_and_none_takes_those_of_all() {
 
     let mut first = listener.open(&one).await;
     let second = listener.open(&two).await;
+    assert_eq!((api.under_way("websocket"), api.under_way("port")), (2, 0));
     let (status, said) = listener.refused(&one).await;
     assert_eq!(
         (status, said),
@@ -184,6 +185,11 @@ async fn a_tenant_has_so_many_sockets_and_none_takes_those_of_all() {
             begun.elapsed() < PATIENCE,
             "the end of a sandbox frees its places"
         );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(open);
+    while api.under_way("websocket") > 1 {
+        assert!(begun.elapsed() < PATIENCE, "what has ended is counted");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -18,7 +18,7 @@ use sandbox_e2b::{E2bParts, E2bSettings, Secret, Template, router};
 use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, Observer as RunObserver, Parts,
 };
-use sandbox_http::{HttpSettings, LanguageTable};
+use sandbox_http::{HttpSettings, LanguageTable, Metrics};
 use sandbox_session::{NoObserver, SessionManager, SessionSettings};
 use sandbox_store::{
     AuditFilter, AuditRecord, AuditStore as _, KeyRecord, KeyStore as _, SqliteStore, Store,
@@ -59,6 +59,7 @@ pub struct Api {
     pub sessions: Arc<SessionManager>,
     pub store: Arc<SqliteStore>,
     pub audit: Audit,
+    pub metrics: Arc<Metrics>,
     _state: TempDir,
 }
 
@@ -130,12 +131,14 @@ pub async fn start_with(setup: Setup) -> Api {
     (settings.tenant_sockets, settings.sockets) = setup.sockets;
     settings.max_timeout = Duration::from_secs(3600);
     settings.templates = BTreeMap::from([("small".to_owned(), small())]);
+    let metrics = Arc::new(Metrics::new().unwrap());
     let router = router(E2bParts {
         sessions: Arc::clone(&sessions),
         executions,
         admission,
         auth: Auth::on(None, Some(ApiKeys::new(Arc::clone(&store) as _))),
         audit: audit.clone(),
+        metrics: Arc::clone(&metrics),
         clock: time,
         capabilities: backend.capabilities(),
         secret: Secret::new([7; 32]),
@@ -148,6 +151,7 @@ pub async fn start_with(setup: Setup) -> Api {
         sessions,
         store,
         audit,
+        metrics,
         _state: state,
     }
 }
@@ -330,6 +334,15 @@ impl Api {
             .await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         frames(&answer.bytes)
+    }
+
+    /// How much traffic of this kind goes on, by the metric.
+    pub fn under_way(&self, kind: &str) -> u32 {
+        let (_, text) = self.metrics.render().unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let name = format!("sandbox_e2b_traffic_active{{kind=\"{kind}\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&name));
+        value.map_or(0, |value| value.parse().unwrap())
     }
 
     pub async fn audited(&self) -> Vec<AuditRecord> {

@@ -125,6 +125,7 @@ async fn every_metric_that_is_declared_is_set() {
             "sandbox_runs_active",
             "sandbox_runs_waiting",
             "sandbox_audit_queue_depth",
+            "sandbox_e2b_traffic_active",
         ];
         assert!(set || at_zero.contains(name), "`{name}` was never set");
         assert!(

@@ -19,7 +19,8 @@ use sandbox_execution::{
     ArtifactSettings, Artifacts, ExecutionSettings, Executions, Parts, ProcessSettings, Processes,
 };
 use sandbox_http::{
-    AppParts, AppState, Auth, HttpSettings, LanguageTable, Metrics, SessionWatch, router,
+    AppParts, AppState, Auth, E2bTraffic, HttpSettings, LanguageTable, Metrics, SessionWatch,
+    router,
 };
 use sandbox_session::{SessionManager, SessionSettings};
 use sandbox_store::{SqliteStore, Store};
@@ -67,6 +68,7 @@ pub async fn start() -> Service {
 pub async fn start_with(setup: Setup) -> Service {
     let metrics = Arc::new(Metrics::new().unwrap());
     metrics.set_sessions_limit(SessionSettings::default().max_sessions);
+    drop(metrics.e2b_traffic(E2bTraffic::Port));
     metrics.set_e2b_certificate_expires(Some(Timestamp(1_900_000_000_000)));
     let backend: Arc<dyn Backend> = Arc::new(setup.backend.clone());
     let store: Arc<dyn Store> = Arc::new(SqliteStore::in_memory().await.unwrap());
