@@ -212,6 +212,31 @@ fn a_server_that_is_away_is_told_as_such() {
 }
 
 #[test]
+fn a_service_starts_when_its_server_answers_and_says_so_before() {
+    let mut server = Server::start(&[]);
+    let mut service = server.client(&[]);
+    assert_eq!(service.bash("echo kept > f").status, 200);
+    service.kill();
+    server.service.kill();
+
+    let away = service.start_that_fails();
+    for said in [
+        "the E2B server cannot be reached",
+        "E2B_API_URL or E2B_DOMAIN",
+        server.origin.as_str(),
+        "Connection refused",
+    ] {
+        assert!(away.contains(said), "{said}: {away}");
+    }
+    assert!(!away.contains(KEY), "{away}");
+
+    server.service.restart();
+    service.restart();
+    assert_eq!(service.bash("cat f").stdout(), "kept\n");
+    assert_eq!(server.sandboxes(), 1);
+}
+
+#[test]
 fn a_server_is_spoken_to_over_tls_and_by_whom_one_trusts() {
     let folder = tempfile::tempdir().unwrap();
     let [cert, key] = ["cert.pem", "key.pem"].map(|name| {

@@ -98,6 +98,13 @@ impl Service {
         self.process.wait().unwrap();
     }
 
+    /// What a start says that ends with an error.
+    pub fn start_that_fails(&self) -> String {
+        let output = command(&self.state, &self.settings).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    }
+
     pub fn terminate(&self) {
         let status = Command::new("kill")
             .args(["-TERM", &self.process.id().to_string()])
@@ -191,7 +198,7 @@ impl Drop for Service {
     }
 }
 
-fn spawn(state: &TempDir, settings: &[(String, String)], log: Stdio) -> (Child, String) {
+fn command(state: &TempDir, settings: &[(String, String)]) -> Command {
     // As `nohup` and a shell's `&` start it, which no sandbox shall notice.
     let mut command = Command::new("sh");
     let begin = "trap '' HUP INT QUIT; exec \"$0\" serve";
@@ -203,6 +210,11 @@ fn spawn(state: &TempDir, settings: &[(String, String)], log: Stdio) -> (Child, 
     for (key, value) in settings {
         command.env(key, value);
     }
+    command
+}
+
+fn spawn(state: &TempDir, settings: &[(String, String)], log: Stdio) -> (Child, String) {
+    let mut command = command(state, settings);
     let mut process = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let stdout = process.stdout.take().unwrap();
     let url = BufReader::new(stdout)

@@ -249,7 +249,7 @@ impl Backend for E2bBackend {
             info!("the E2B server is not ready: {}", chain(&error));
             problems.push(Problem::new(
                 error.detail(),
-                "look at E2B_API_KEY, E2B_DOMAIN and the way to the server",
+                "look at E2B_API_KEY, at E2B_API_URL or E2B_DOMAIN, and at the way there",
             ));
         }
         Readiness { problems }

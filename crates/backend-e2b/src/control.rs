@@ -226,7 +226,14 @@ impl Control {
                 Some(wait) if wait <= MAX_WAIT && Instant::now() + wait < until => {
                     sleep(wait).await;
                 }
-                _ => return asked.map_err(unreachable),
+                _ => {
+                    return asked.map_err(|failed| {
+                        unreachable(Unanswered {
+                            origin: Arc::clone(&self.origin),
+                            source: failed,
+                        })
+                    });
+                }
             }
         }
     }
@@ -248,6 +255,14 @@ impl Control {
         let request = request.body(body).map_err(Failed::Request)?;
         self.http.ask(request, ANSWER_LIMIT).await
     }
+}
+
+/// Says where, for the log; a caller is not told where its sandboxes are.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing came from `{origin}`")]
+struct Unanswered {
+    origin: Arc<str>,
+    source: Failed,
 }
 
 /// One request, which may be sent more than once.

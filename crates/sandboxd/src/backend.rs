@@ -1,12 +1,13 @@
 //! The backend that the settings name.
 
-use std::{error::Error, sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use backend_docker::{DockerBackend, DockerConfig, Gpu, PullPolicy};
 use backend_e2b::E2bBackend;
 use backend_local::{LocalBackend, LocalConfig, PythonTemplate};
 use futures::future::BoxFuture;
 use sandbox_backend::Backend;
+use sandbox_core::{Error as CoreError, ErrorCode};
 use tracing::warn;
 
 use crate::{
@@ -24,6 +25,39 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub struct Chosen {
     pub backend: Arc<dyn Backend>,
     pub begin: BoxFuture<'static, ()>,
+    /// What to do when it cannot say what the service before has left.
+    pub if_away: Option<&'static str>,
+}
+
+const E2B_AWAY: &str = "the service starts when the server answers, for it must know which of \
+                        its sandboxes are left; look at E2B_API_KEY, at E2B_API_URL or \
+                        E2B_DOMAIN, and at the way there";
+
+/// Why the service cannot start, for its operator.
+#[derive(Debug)]
+struct Away {
+    error: CoreError,
+    fix: &'static str,
+}
+
+impl fmt::Display for Away {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.error.detail(), self.fix)
+    }
+}
+
+impl Error for Away {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// An error of the start, with what to do about it.
+pub fn not_started(error: CoreError, if_away: Option<&'static str>) -> Box<dyn Error> {
+    match if_away {
+        Some(fix) if error.code() == ErrorCode::BackendUnavailable => Box::new(Away { error, fix }),
+        _ => error.into(),
+    }
 }
 
 /// `owner` tells services apart that share a daemon.
@@ -37,6 +71,8 @@ pub fn choose(settings: &Settings, owner: &str) -> Result<Chosen> {
                     warn!("no sandbox can be made yet: {}", error.detail());
                 }
             }),
+            // Its errors say it themselves.
+            if_away: None,
         });
     }
     if settings.backend == "e2b" {
@@ -48,6 +84,7 @@ pub fn choose(settings: &Settings, owner: &str) -> Result<Chosen> {
                     warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
                 }
             }),
+            if_away: Some(E2B_AWAY),
         });
     }
     let backend = LocalBackend::new(local_config(settings)?)?;
@@ -58,6 +95,7 @@ pub fn choose(settings: &Settings, owner: &str) -> Result<Chosen> {
                 warn!("no sandbox can be made: {}; {}", problem.what, problem.fix);
             }
         }),
+        if_away: None,
     })
 }
 

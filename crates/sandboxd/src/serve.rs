@@ -33,7 +33,7 @@ use tracing::{info, warn};
 
 use crate::{
     auth::auth,
-    backend::{Chosen, choose},
+    backend::{Chosen, choose, not_started},
     e2b,
     e2b_tls::{self, Renewal},
     logging,
@@ -62,7 +62,11 @@ pub fn serve(settings: Settings) -> Result<()> {
 async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
     let _lock = own_state_dir(&settings)?;
     let name = own_name(&settings)?;
-    let Chosen { backend, begin } = choose(&settings, &name)?;
+    let Chosen {
+        backend,
+        begin,
+        if_away,
+    } = choose(&settings, &name)?;
     let store = sandbox_store::open(&settings.database(), &name).await?;
     let auth = auth(&settings, Arc::clone(&store) as _)?;
     let open_to_all = auth.is_off();
@@ -84,7 +88,8 @@ async fn run(settings: Settings, spans: Option<Arc<dyn Spans>>) -> Result<()> {
             audit: audit.clone(),
         }),
     )
-    .await?;
+    .await
+    .map_err(|error| not_started(error, if_away))?;
     let admission = Arc::new(Admission::observed(
         admission_settings(&settings),
         Arc::clone(&metrics) as _,
