@@ -41,11 +41,16 @@ impl Server {
 
     /// A service whose sandboxes are those of this one.
     pub fn client(&self, settings: &[(&str, &str)]) -> Service {
+        Self::client_at(&self.origin, settings)
+    }
+
+    /// Where the server is reached by another way.
+    pub fn client_at(origin: &str, settings: &[(&str, &str)]) -> Service {
         let mut all = vec![
             ("SANDBOX_BACKEND", "e2b"),
             ("E2B_API_KEY", KEY),
-            ("E2B_API_URL", &self.origin),
-            ("E2B_SANDBOX_URL", &self.origin),
+            ("E2B_API_URL", origin),
+            ("E2B_SANDBOX_URL", origin),
         ];
         all.extend(settings);
         Service::start_with(&all)
@@ -68,7 +73,7 @@ impl Server {
         String::from_utf8(all).unwrap()
     }
 
-    fn sandboxes(&self) -> usize {
+    pub fn sandboxes(&self) -> usize {
         let sessions = self.service.get("/sessions").body;
         sessions["sessions"].as_array().unwrap().len()
     }
@@ -80,16 +85,11 @@ const NEED_THE_GUEST: [&str; 2] = [
     "what a sandbox uses is told",
 ];
 
-/// Every case that applies, in sandboxes of the real service.
-fn conforms(door: Door, but_for: &[&str]) {
-    let server = Server::start(&[]);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let at = Some(server.origin.as_str());
+/// Of a backend whose sandboxes are there.
+pub fn config(origin: &str, door: Door) -> E2bConfig {
+    let at = Some(origin);
     let servers = Servers::new("e2b.app", at, at).unwrap();
-    let config = E2bConfig {
+    E2bConfig {
         door,
         python_preload: Some(Vec::new()),
         ..E2bConfig::new(
@@ -99,7 +99,20 @@ fn conforms(door: Door, but_for: &[&str]) {
             Secret::new("a secret"),
             guest_binary::GUEST.into(),
         )
-    };
+    }
+}
+
+fn conforms_by(door: Door, but_for: &[&str]) {
+    let server = Server::start(&[]);
+    conforms(&server, config(&server.origin, door), but_for);
+}
+
+/// Every case that applies, in sandboxes of the real service; gives the backend that held.
+pub fn conforms(server: &Server, config: E2bConfig, but_for: &[&str]) -> Arc<E2bBackend> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let backend = E2bBackend::new(config).unwrap();
     let report = runtime.block_on(run(Arc::clone(&backend) as _));
     println!("{}", table(std::slice::from_ref(&report)));
@@ -117,21 +130,22 @@ fn conforms(door: Door, but_for: &[&str]) {
     assert_eq!(runtime.block_on(backend.list()).unwrap(), []);
     runtime.block_on(backend.close());
     assert_eq!(server.sandboxes(), 0);
+    backend
 }
 
 #[test]
 fn the_conformance_suite_passes_through_a_port() {
-    conforms(Door::Port, &[]);
+    conforms_by(Door::Port, &[]);
 }
 
 #[test]
 fn the_conformance_suite_passes_through_a_command() {
-    conforms(Door::Command, &[]);
+    conforms_by(Door::Command, &[]);
 }
 
 #[test]
 fn the_conformance_suite_passes_by_envd_alone_but_for_what_needs_a_guest() {
-    conforms(Door::Envd, &NEED_THE_GUEST);
+    conforms_by(Door::Envd, &NEED_THE_GUEST);
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod created;
 mod docker;
 mod document;
 mod e2b_backend;
+mod e2b_doors;
 mod executions;
 mod files;
 mod hostile;
