@@ -127,3 +127,81 @@ async fn wanted(hangup: &mut Signal) {
         pending::<()>().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, io::Write, path::Path, process::Command, sync::Mutex};
+
+    use super::*;
+
+    /// What was logged; a clone is the same.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Log {
+        /// The lines since the last time.
+        fn take(&self) -> Vec<String> {
+            let bytes = std::mem::take(&mut *self.0.lock().unwrap());
+            let text = String::from_utf8(bytes).unwrap();
+            text.lines().map(str::to_owned).collect()
+        }
+    }
+
+    fn make_pair(dir: &Path) {
+        let output = Command::new("openssl")
+            .args(["req", "-x509", "-nodes", "-subj", "/CN=localhost"])
+            .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"])
+            .args(["-keyout", "key.pem", "-out", "chain.pem"])
+            .current_dir(dir)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    #[tokio::test]
+    async fn files_that_cannot_be_used_are_told_once_and_what_can_is_taken_up() {
+        let log = Log::default();
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(move || writer.clone())
+            .with_ansi(false)
+            .finish();
+        let _guard = tracing::subscriber::set_default(subscriber);
+        let dir = tempfile::tempdir().unwrap();
+        make_pair(dir.path());
+        let [chain, key] = ["chain.pem", "key.pem"].map(|name| dir.path().join(name));
+        let tls = Tls::from_files(&chain, &key).unwrap();
+        let mut renewal = Renewal::new(tls, Arc::new(Metrics::new().unwrap())).unwrap();
+        renewal.look().await;
+        assert_eq!(log.take(), [""; 0], "nothing has changed");
+
+        // In one line, as it comes out of an environment variable.
+        let mangled = fs::read_to_string(&key).unwrap().replace('\n', "\\n");
+        fs::write(&key, &mangled).unwrap();
+        renewal.look().await;
+        renewal.look().await;
+        let said = log.take();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(
+            said[0].contains("ERROR") && said[0].contains("key.pem` has no private key"),
+            "{said:?}"
+        );
+        assert!(!said[0].contains("BEGIN"), "{said:?}");
+
+        make_pair(dir.path());
+        renewal.look().await;
+        let said = log.take();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("took up another certificate"), "{said:?}");
+    }
+}
