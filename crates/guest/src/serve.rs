@@ -168,6 +168,7 @@ impl Services {
             .add_service(Arc::new(ContextService::new(
                 Arc::clone(&guest),
                 starter.clone(),
+                warm.clone(),
             )))
             .add_service(Arc::new(ProcessService::new(Arc::clone(&guest), starter)))
             .add_service(Arc::new(FilesystemService::new(Arc::clone(&guest))))

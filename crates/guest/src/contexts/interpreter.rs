@@ -1,6 +1,6 @@
 //! A living interpreter: its process, its streams, and the channel to it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
@@ -9,21 +9,23 @@ use tokio::net::unix::pipe;
 use super::{
     channel::{Channel, NoReply, Reply},
     driver::Driver,
+    prepared::{Ends, Prepared},
+    run::Wish,
 };
 use crate::{
-    display::{self, Display},
+    display::Display,
     error::error,
     life,
-    run::{
-        Control, Earlier, Extra, KILLED, Running, Start, Starter, discard, input_pipe, null_input,
-        output_pipe,
-    },
+    run::{Control, Earlier, KILLED, Running, Starter, discard},
     state::Guest,
     supervise::control::Exit,
+    warm::{Candidate, Warm},
 };
 
 /// How long it may take to be ready for code.
 const START_LIMIT: Duration = Duration::from_secs(15);
+/// The same of one that was forked, after which one is started.
+const FORK_LIMIT: Duration = Duration::from_secs(5);
 /// How long the end of a process may come after that of its channel.
 const END_LIMIT: Duration = Duration::from_secs(1);
 /// What is kept of a stream between two runs: the newest.
@@ -34,7 +36,15 @@ const READS_AT_ONCE: usize = 17;
 const MAX_LAST_WORDS: usize = 500;
 /// What a shell says of a command that it did not find.
 const NOT_FOUND: i32 = 127;
-const FILE: &str = "{file}";
+
+/// What interpreters are made with.
+#[derive(Clone)]
+pub(super) struct Maker {
+    pub guest: Arc<Guest>,
+    pub starter: Starter,
+    /// What some may be forked from.
+    pub warm: Option<Warm>,
+}
 
 /// How an interpreter is started.
 #[derive(Clone)]
@@ -52,6 +62,9 @@ pub(super) struct Interpreter {
     pub stdout: Stream,
     pub stderr: Stream,
     pub display: Option<Display>,
+    /// It was forked from an interpreter that was there.
+    pub is_forked: bool,
+    like: Option<(Warm, Candidate)>,
 }
 
 /// Its process, which may have ended.
@@ -68,17 +81,36 @@ pub(super) struct Stream {
 }
 
 impl Interpreter {
+    /// `first` is the run that it is made for, if it is known.
     pub async fn start(
-        guest: &Arc<Guest>,
-        starter: &Starter,
+        maker: &Maker,
         spec: &Spec,
+        first: Option<&Wish>,
     ) -> Result<Self, ConnectError> {
-        let mut interpreter = Self::spawn(guest, starter, spec).await?;
-        let ready = life::timeout(START_LIMIT, interpreter.channel.next()).await;
-        match ready {
-            Ok(Ok(Reply::Ready)) => Ok(interpreter),
-            Ok(_) => Err(interpreter.failed(spec).await),
-            Err(_) => {
+        let mut prepared = Prepared::new(&maker.guest, spec).await?;
+        let like = prepared.candidate(maker, first);
+        if let Some((warm, candidate)) = &like {
+            match prepared.fork(warm, candidate).await {
+                Ok(mut interpreter) => {
+                    if let Some(Ok(Reply::Ready)) = interpreter.first_word(FORK_LIMIT).await {
+                        interpreter.like = like;
+                        return Ok(interpreter);
+                    }
+                    // Why it is not ready, one that is started will tell.
+                    interpreter.end().await;
+                    prepared = Prepared::new(&maker.guest, spec).await?;
+                }
+                Err(unused) => prepared = *unused,
+            }
+        }
+        let mut interpreter = prepared.start(&maker.starter).await?;
+        match interpreter.first_word(START_LIMIT).await {
+            Some(Ok(Reply::Ready)) => {
+                interpreter.like = like;
+                Ok(interpreter)
+            }
+            Some(_) => Err(interpreter.failed(spec).await),
+            None => {
                 interpreter.end().await;
                 Err(error(
                     ErrorCode::SandboxExhausted,
@@ -88,52 +120,29 @@ impl Interpreter {
         }
     }
 
-    async fn spawn(
-        guest: &Arc<Guest>,
-        starter: &Starter,
-        spec: &Spec,
-    ) -> Result<Self, ConnectError> {
-        let mut env = guest.env();
-        let programs = programs(guest).await.map_err(no_room)?;
-        let mut display = None;
-        if spec.driver == Driver::Python {
-            // A context that cannot display is a context all the same.
-            if spec.artifacts {
-                display = Display::prepare(guest).ok();
-            }
-            let folder = display.as_ref().map(Display::folder).unwrap_or_default();
-            display::tell(&mut env, &programs, &folder);
-        }
-        let program = programs.join(spec.driver.file_name());
-        let argv = spec.argv.iter().map(|word| match word.as_str() {
-            FILE => program.to_string_lossy().into_owned(),
-            word => word.to_owned(),
-        });
-        let (stdout, from_stdout) = output_pipe().map_err(no_room)?;
-        let (stderr, from_stderr) = output_pipe().map_err(no_room)?;
-        let (asked, requests) = input_pipe().map_err(no_room)?;
-        let (answered, replies) = output_pipe().map_err(no_room)?;
-        let start = Start {
-            argv: argv.collect(),
-            env,
-            cwd: guest.workspace.clone(),
-            stdin: null_input().map_err(no_room)?,
-            stdout,
-            stderr,
-            terminal: false,
-        };
-        let extra = Extra {
-            fds: vec![asked, answered],
-            data_bytes: spec.data_bytes,
-        };
-        let running = starter.start_with(start, extra).await?;
-        Ok(Self {
+    pub fn new(running: Running, ends: Ends, is_forked: bool) -> Self {
+        Self {
             process: Process::new(running),
-            channel: Channel::new(requests, replies),
-            stdout: Stream::new(from_stdout),
-            stderr: Stream::new(from_stderr),
-            display,
-        })
+            channel: ends.channel,
+            stdout: ends.stdout,
+            stderr: ends.stderr,
+            display: ends.display,
+            is_forked,
+            like: None,
+        }
+    }
+
+    /// Its first run is over: what the next one would be forked from is started now, when
+    /// nobody waits.
+    pub fn prepare_next(&mut self) {
+        if let Some((warm, candidate)) = self.like.take() {
+            warm.prepare_for(&candidate);
+        }
+    }
+
+    /// `None` when it says nothing in time.
+    async fn first_word(&mut self, limit: Duration) -> Option<Result<Reply, NoReply>> {
+        life::timeout(limit, self.channel.next()).await.ok()
     }
 
     /// Why it is not ready, in its own words.
@@ -226,7 +235,7 @@ impl Process {
 }
 
 impl Stream {
-    fn new(pipe: pipe::Receiver) -> Self {
+    pub fn new(pipe: pipe::Receiver) -> Self {
         Self {
             pipe,
             earlier: Earlier::default(),
@@ -261,19 +270,4 @@ impl Stream {
             kept.dropped += over as u64;
         }
     }
-}
-
-/// Where the programs that keep interpreters are.
-async fn programs(guest: &Arc<Guest>) -> std::io::Result<PathBuf> {
-    let guest = Arc::clone(guest);
-    tokio::task::spawn_blocking(move || guest.context_programs.path())
-        .await
-        .map_err(std::io::Error::other)?
-}
-
-fn no_room(cause: std::io::Error) -> ConnectError {
-    error(
-        ErrorCode::SandboxExhausted,
-        format!("the sandbox has no room for a context: {cause}"),
-    )
 }

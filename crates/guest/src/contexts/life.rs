@@ -19,15 +19,11 @@ use sandbox_core::ErrorCode;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{
-    interpreter::{Interpreter, Spec},
+    interpreter::{Interpreter, Maker, Spec},
     run::{self, Wish},
+    table::Make,
 };
-use crate::{
-    error::error,
-    life,
-    run::{EventSender, Starter},
-    state::Guest,
-};
+use crate::{error::error, life, run::EventSender};
 
 /// Runs that wait; the service sends one after the other, so that these are few.
 const MAX_WAITING: usize = 16;
@@ -78,12 +74,7 @@ pub(super) enum Taken {
 
 impl Context {
     /// Starts it, in a task that tells `at_end` when it is gone.
-    pub fn begin(
-        guest: &Arc<Guest>,
-        starter: &Starter,
-        (language, spec, idle): (String, Spec, Option<Duration>),
-        at_end: impl FnOnce() + Send + 'static,
-    ) -> Arc<Self> {
+    pub fn begin(maker: &Maker, make: &Make, at_end: impl FnOnce() + Send + 'static) -> Arc<Self> {
         let (jobs, waiting) = mpsc::channel(MAX_WAITING);
         let (stop, stopping) = watch::channel(false);
         let (ended, gone) = watch::channel(false);
@@ -96,24 +87,24 @@ impl Context {
             used: now,
         }));
         let context = Arc::new(Self {
-            language,
-            spec: spec.clone(),
-            idle,
+            language: make.language.clone(),
+            spec: make.spec.clone(),
+            idle: make.idle,
             jobs,
             stop,
             gone,
             told: Arc::clone(&told),
         });
         let life = Life {
-            guest: Arc::clone(guest),
-            starter: starter.clone(),
-            spec,
-            idle,
+            maker: maker.clone(),
+            spec: make.spec.clone(),
+            idle: make.idle,
             told,
             stop: stopping,
         };
+        let first = make.first.clone();
         tokio::spawn(async move {
-            life.live(waiting, at_end).await;
+            life.live(first, waiting, at_end).await;
             let _ = ended.send(true);
         });
         context
@@ -182,8 +173,7 @@ fn lock(told: &Mutex<Told>) -> MutexGuard<'_, Told> {
 }
 
 struct Life {
-    guest: Arc<Guest>,
-    starter: Starter,
+    maker: Maker,
     spec: Spec,
     idle: Option<Duration>,
     told: Arc<Mutex<Told>>,
@@ -191,8 +181,14 @@ struct Life {
 }
 
 impl Life {
-    async fn live(self, mut jobs: mpsc::Receiver<Job>, at_end: impl FnOnce()) {
-        let interpreter = Interpreter::start(&self.guest, &self.starter, &self.spec).await;
+    async fn live(
+        self,
+        first: Option<Arc<Wish>>,
+        mut jobs: mpsc::Receiver<Job>,
+        at_end: impl FnOnce(),
+    ) {
+        let interpreter = Interpreter::start(&self.maker, &self.spec, first.as_deref()).await;
+        drop(first);
         let mut interpreter = match interpreter {
             Ok(interpreter) => interpreter,
             Err(error) => {
@@ -245,7 +241,7 @@ impl Life {
                 told.runs += 1;
             }
             let kept = run::run(
-                &self.guest,
+                &self.maker.guest,
                 interpreter,
                 &wish,
                 created,
@@ -258,7 +254,9 @@ impl Life {
                 told.busy = false;
                 told.used = Instant::now();
             }
-            created = false;
+            if std::mem::take(&mut created) {
+                interpreter.prepare_next();
+            }
             if !kept {
                 return;
             }

@@ -13,6 +13,7 @@ mod driver;
 mod environment;
 mod interpreter;
 mod life;
+mod prepared;
 mod run;
 mod table;
 mod usage;
@@ -25,7 +26,7 @@ use connectrpc::{
 use driver::Driver;
 use environment::Around;
 use futures::stream;
-use interpreter::Spec;
+use interpreter::{Maker, Spec};
 use life::{Context as Living, Work};
 use run::Wish;
 use sandbox_core::ErrorCode;
@@ -41,6 +42,7 @@ use crate::{
     error::error,
     run::{EVENTS_WAITING, Starter},
     state::Guest,
+    warm::Warm,
 };
 
 pub(crate) struct ContextService {
@@ -49,10 +51,15 @@ pub(crate) struct ContextService {
 }
 
 impl ContextService {
-    pub fn new(guest: Arc<Guest>, starter: Starter) -> Self {
-        Self {
+    pub fn new(guest: Arc<Guest>, starter: Starter, warm: Option<Warm>) -> Self {
+        let maker = Maker {
             guest: Arc::clone(&guest),
-            table: Table::new(guest, starter),
+            starter,
+            warm,
+        };
+        Self {
+            guest,
+            table: Table::new(maker),
         }
     }
 }
@@ -78,20 +85,10 @@ impl Contexts for ContextService {
         let driver = Driver::named(&request.driver)?;
         let limits = request.limits.into_option().unwrap_or_default();
         let artifacts = request.artifacts.into_option();
-        let make = Make {
-            language: request.language,
-            spec: Spec {
-                driver,
-                argv: request.argv,
-                data_bytes: (limits.data_bytes > 0).then_some(limits.data_bytes),
-                artifacts: artifacts.is_some(),
-            },
-            idle: (limits.idle_ms > 0).then(|| Duration::from_millis(limits.idle_ms)),
-            max_contexts: usize::try_from(limits.max_contexts).unwrap_or(usize::MAX),
-        };
         let wish = Arc::new(Wish {
             code: request.code,
             around: Around::of(driver, &env, &self.guest.env()),
+            env,
             timeout: Duration::from_millis(request.timeout_ms.into()),
             grace: Duration::from_millis(request.grace_ms.into()),
             output_limit: request.output_limit_bytes,
@@ -99,6 +96,18 @@ impl Contexts for ContextService {
             spill_limit: request.spill_limit_bytes,
             artifacts,
         });
+        let make = Make {
+            language: request.language,
+            spec: Spec {
+                driver,
+                argv: request.argv,
+                data_bytes: (limits.data_bytes > 0).then_some(limits.data_bytes),
+                artifacts: wish.artifacts.is_some(),
+            },
+            idle: (limits.idle_ms > 0).then(|| Duration::from_millis(limits.idle_ms)),
+            max_contexts: usize::try_from(limits.max_contexts).unwrap_or(usize::MAX),
+            first: Some(Arc::clone(&wish)),
+        };
         // The run is a task of the context: who goes away cannot leave it half done.
         let (events, mut received) = mpsc::channel(EVENTS_WAITING);
         self.table

@@ -1,6 +1,7 @@
 //! One run of code in a living interpreter.
 
 use std::{
+    collections::BTreeMap,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -41,6 +42,8 @@ const MAX_BUNDLE_BYTES: usize = 1024 * 1024;
 pub(super) struct Wish {
     pub code: String,
     pub around: Option<Around>,
+    /// What `around` sets.
+    pub env: BTreeMap<String, String>,
     pub timeout: Duration,
     pub grace: Duration,
     pub output_limit: u64,
@@ -75,6 +78,8 @@ pub(super) async fn run(
         stdout,
         stderr,
         display,
+        is_forked,
+        ..
     } = interpreter;
     let pid = process.pid;
     let began = Instant::now();
@@ -184,6 +189,7 @@ pub(super) async fn run(
         stdout_file: stdout.file.into(),
         stderr_file: stderr.file.into(),
         artifacts_omitted: keeper.omitted(),
+        warm: *is_forked,
         context: Some(ContextEnd {
             created,
             loss: end.loss.unwrap_or_default().into(),

@@ -10,10 +10,11 @@ use connectrpc::ConnectError;
 use sandbox_core::ErrorCode;
 
 use super::{
-    interpreter::Spec,
+    interpreter::{Maker, Spec},
     life::{Context, Taken, Work},
+    run::Wish,
 };
-use crate::{error::error, run::Starter, state::Guest};
+use crate::error::error;
 
 /// Contexts that are at their end just when they are asked are few.
 const ATTEMPTS: usize = 5;
@@ -23,8 +24,7 @@ type Contexts = BTreeMap<String, Arc<Context>>;
 /// A clone is the same table.
 #[derive(Clone)]
 pub(super) struct Table {
-    guest: Arc<Guest>,
-    starter: Starter,
+    maker: Maker,
     contexts: Arc<Mutex<Contexts>>,
 }
 
@@ -34,13 +34,14 @@ pub(super) struct Make {
     pub spec: Spec,
     pub idle: Option<Duration>,
     pub max_contexts: usize,
+    /// What it is to run first, if that is known.
+    pub first: Option<Arc<Wish>>,
 }
 
 impl Table {
-    pub fn new(guest: Arc<Guest>, starter: Starter) -> Self {
+    pub fn new(maker: Maker) -> Self {
         Self {
-            guest,
-            starter,
+            maker,
             contexts: Arc::default(),
         }
     }
@@ -105,11 +106,8 @@ impl Table {
                 ),
             ));
         }
-        let what = (make.language.clone(), make.spec.clone(), make.idle);
         let (table, known_as) = (self.clone(), name.to_owned());
-        let context = Context::begin(&self.guest, &self.starter, what, move || {
-            table.forget(&known_as);
-        });
+        let context = Context::begin(&self.maker, make, move || table.forget(&known_as));
         contexts.insert(name.to_owned(), Arc::clone(&context));
         Ok(context)
     }
@@ -133,6 +131,7 @@ impl Table {
             idle: context.idle,
             // It takes the place of the one before.
             max_contexts: usize::MAX,
+            first: None,
         };
         self.take(name, &make, || Work::Start).await?;
         self.get(name)

@@ -2,7 +2,6 @@
 names, in a folder that is watched."""
 
 import functools
-import hashlib
 import io
 import itertools
 import json
@@ -256,6 +255,9 @@ def _put_figure(figure):
 
 def _is_news(figure, data):
     """Whether this is not the picture of it that was shown last."""
+    # Slow to load, and whoever has a figure has it.
+    import hashlib
+
     digest = hashlib.sha256(data).digest()
     is_news = _shown.get(figure) != digest
     _shown[figure] = digest

@@ -19,6 +19,10 @@ const SITECUSTOMIZE: (&str, &str) = (
     ),
 );
 const DISPLAY: (&str, &str) = ("display.py", include_str!("display.py"));
+const CONTEXT: (&str, &str) = (
+    "context.py",
+    include_str!("../contexts/programs/context.py"),
+);
 
 /// What interpreters are forked from.
 pub(crate) const ZYGOTE: &str = "zygote.py";
@@ -28,6 +32,7 @@ const OF_RUNS: Files = &[
     SITECUSTOMIZE,
     DISPLAY,
     ("install.py", include_str!("install.py")),
+    CONTEXT,
     (ZYGOTE, include_str!("../warm/zygote.py")),
 ];
 
@@ -36,10 +41,7 @@ const OF_CONTEXTS: Files = &[
     SITECUSTOMIZE,
     DISPLAY,
     ("charts.py", include_str!("charts.py")),
-    (
-        "context.py",
-        include_str!("../contexts/programs/context.py"),
-    ),
+    CONTEXT,
     (
         "context.js",
         include_str!("../contexts/programs/context.js"),

@@ -116,12 +116,17 @@ impl Starter {
     }
 
     /// Of a program that starts now.
-    pub fn limits(&self) -> UserLimits {
+    pub fn limits(&self, extra: &Extra) -> UserLimits {
         UserLimits {
             file_bytes: match self.disk.is_full() {
                 true => Some(0),
                 false => self.limits.file_bytes,
             },
+            data_bytes: extra
+                .data_bytes
+                .into_iter()
+                .chain(self.limits.data_bytes)
+                .min(),
             ..self.limits
         }
     }
@@ -144,14 +149,7 @@ impl Starter {
             env: start.env,
             cwd: start.cwd,
             terminal: start.terminal,
-            limits: UserLimits {
-                data_bytes: extra
-                    .data_bytes
-                    .into_iter()
-                    .chain(self.limits.data_bytes)
-                    .min(),
-                ..self.limits()
-            },
+            limits: self.limits(&extra),
         };
         let mut streams = vec![start.stdin, start.stdout, start.stderr];
         streams.extend(extra.fds);

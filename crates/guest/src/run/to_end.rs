@@ -16,7 +16,7 @@ use tokio::{
 use uuid::Uuid;
 
 use super::{
-    Build, EventSender, Running, ScriptFile, Start, Starter, build,
+    Build, EventSender, Extra, Running, ScriptFile, Start, Starter, build,
     capture::{self, Wanted},
     input_pipe, null_input, output_pipe,
     spill::Spilling,
@@ -93,7 +93,9 @@ pub(crate) async fn run_to_end(
     };
     let forked = match (&run.warm, &run.display) {
         (Some((warm, candidate)), Some(display)) => {
-            warm.fork(candidate, &program, &display.folder()).await
+            let none = Extra::default();
+            warm.fork(candidate, &program, &none, &display.folder())
+                .await
         }
         _ => None,
     };

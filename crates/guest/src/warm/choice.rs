@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::zygote::Zygote;
-use crate::run::Start;
+use crate::run::{Extra, Start};
 
 /// Variables that are read when an interpreter starts, or a library is loaded, by the
 /// beginning of their names. A run that sets one of them otherwise is not forked.
@@ -89,6 +89,9 @@ pub(crate) struct Candidate {
     /// The script's path and its arguments.
     pub argv: Vec<String>,
     pub imports: Imports,
+    /// The script keeps an interpreter alive, and looks for modules in the working
+    /// directory.
+    pub is_context: bool,
 }
 
 impl Preload {
@@ -110,33 +113,63 @@ impl Preload {
     }
 
     pub fn candidate(&self, argv: &[String], script: &str, source: &[u8]) -> Option<Candidate> {
-        let at = argv.iter().position(|word| word == script)?;
-        let (command, argv) = argv.split_at(at);
-        let [interpreter, options @ ..] = command else {
-            return None;
-        };
-        let name = interpreter.rsplit('/').next().unwrap_or_default();
-        // All else an option may change is decided when an interpreter starts.
-        if !name.starts_with("python") || options.iter().any(|option| option != "-u") {
-            return None;
-        }
+        let (command, argv) = usual(argv, script)?;
         // Read as text by the one and as bytes by the other.
         if source.contains(&0) || declares_encoding(source) {
             return None;
         }
         Some(Candidate {
-            command: command.to_vec(),
-            argv: argv.to_vec(),
-            imports: match self
-                .packages
-                .iter()
-                .any(|package| mentions(source, package))
-            {
-                true => Imports::All,
-                false => Imports::Few,
-            },
+            command,
+            argv,
+            imports: self.imports(source),
+            is_context: false,
         })
     }
+
+    /// The same of a context whose first code is `code`, with `env` set for it.
+    pub fn context(
+        &self,
+        argv: &[String],
+        script: &str,
+        (code, env): (&str, &Env),
+        extra: &Extra,
+    ) -> Option<Candidate> {
+        let (command, argv) = usual(argv, script)?;
+        // What is imported ahead takes of the memory that code may have, and has read
+        // variables that are set later.
+        let is_plain =
+            extra.data_bytes.is_none() && !env.keys().any(|name| is_read(name, Imports::All));
+        Some(Candidate {
+            command,
+            argv,
+            imports: match is_plain {
+                true => self.imports(code.as_bytes()),
+                false => Imports::Few,
+            },
+            is_context: true,
+        })
+    }
+
+    fn imports(&self, source: &[u8]) -> Imports {
+        let mut packages = self.packages.iter();
+        match packages.any(|package| mentions(source, package)) {
+            true => Imports::All,
+            false => Imports::Few,
+        }
+    }
+}
+
+/// The interpreter with its options, and the script with its arguments.
+fn usual(argv: &[String], script: &str) -> Option<(Vec<String>, Vec<String>)> {
+    let at = argv.iter().position(|word| word == script)?;
+    let (command, argv) = argv.split_at(at);
+    let [interpreter, options @ ..] = command else {
+        return None;
+    };
+    let name = interpreter.rsplit('/').next().unwrap_or_default();
+    // All else an option may change is decided when an interpreter starts.
+    let is_usual = name.starts_with("python") && options.iter().all(|option| option == "-u");
+    is_usual.then(|| (command.to_vec(), argv.to_vec()))
 }
 
 /// Whether `word` stands in the text as a name of its own.
@@ -164,7 +197,10 @@ pub(super) fn suits(zygote: &Zygote, candidate: &Candidate, program: &Start) -> 
     let Some(script) = candidate.argv.first() else {
         return false;
     };
-    let folder = Path::new(script).parent().unwrap_or(Path::new("/"));
+    let folder = match candidate.is_context {
+        true => &program.cwd,
+        false => Path::new(script).parent().unwrap_or(Path::new("/")),
+    };
     env_suits(zygote.env(), &program.env, zygote.imports())
         && !shadows(folder, |name| zygote.has(name))
         // matplotlib reads it where it is imported.
@@ -174,19 +210,21 @@ pub(super) fn suits(zygote: &Zygote, candidate: &Candidate, program: &Start) -> 
 type Env = BTreeMap<String, String>;
 
 fn env_suits(zygote: &Env, run: &Env, imports: Imports) -> bool {
-    let read = |name: &str| {
-        let libraries = match imports {
-            Imports::Few => &[][..],
-            Imports::All => &READ_BY_LIBRARIES[..],
-        };
-        let mut names = READ_AT_START.iter().chain(libraries);
-        names.any(|start| name.starts_with(start))
-    };
     let added = run
         .iter()
         .filter(|(name, value)| zygote.get(*name) != Some(value));
     let gone = zygote.iter().filter(|(name, _)| !run.contains_key(*name));
-    !added.chain(gone).any(|(name, _)| read(name))
+    !added.chain(gone).any(|(name, _)| is_read(name, imports))
+}
+
+/// Whether an interpreter has read this variable when it has these imports.
+fn is_read(name: &str, imports: Imports) -> bool {
+    let libraries = match imports {
+        Imports::Few => &[][..],
+        Imports::All => &READ_BY_LIBRARIES[..],
+    };
+    let mut names = READ_AT_START.iter().chain(libraries);
+    names.any(|start| name.starts_with(start))
 }
 
 /// Whether something beside the script stands before what was imported already.

@@ -8,6 +8,7 @@ use std::{
     collections::HashMap,
     io::{self, IoSliceMut},
     mem::MaybeUninit,
+    os::fd::OwnedFd,
     os::linux::net::SocketAddrExt as _,
     os::unix::net::{SocketAddr, UnixDatagram as StdUnixDatagram},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -16,9 +17,13 @@ use std::{
 
 use rustix::{
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg, sockopt},
-    process::{Pid, test_kill_process},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, test_kill_process},
 };
-use tokio::{io::Interest, net::UnixDatagram, sync::oneshot};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    net::UnixDatagram,
+    sync::oneshot,
+};
 use uuid::Uuid;
 
 use super::{
@@ -26,12 +31,15 @@ use super::{
     zygote::{Run, Zygote},
 };
 use crate::{
+    life,
     run::{Control, KILLED, Running},
     supervise::control::Exit,
 };
 
 /// Between two looks at a run that nobody tells about.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// How long a zygote may take to tell of an end that was seen.
+const TELL_LIMIT: Duration = Duration::from_millis(250);
 /// Messages that are read at a time, when they say nothing.
 const NONSENSE: usize = 64;
 
@@ -47,7 +55,18 @@ struct Shared {
 struct Forking {
     /// As long as it runs, its zygote is there to tell of its end.
     zygote: Arc<Zygote>,
+    /// Tells two of one number apart.
+    mark: u64,
+    kind: Kind,
     ended: oneshot::Sender<Exit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Run,
+    /// The interpreter of a context: it may live for long, and its end is seen without
+    /// its zygote, whatever programs have done to that.
+    Context,
 }
 
 impl Runs {
@@ -85,8 +104,20 @@ impl Runs {
         let mut end = None;
         let begun = zygote.begin(&run, mark, &self.0.name, |pid| {
             let (ended, exit) = oneshot::channel();
-            let zygote = Arc::clone(zygote);
-            self.running().insert(pid, Forking { zygote, ended });
+            let kind = match run.candidate.is_context {
+                true => self.watch(pid, mark),
+                false => Kind::Run,
+            };
+            if kind == Kind::Run {
+                zygote.run_begins();
+            }
+            let forking = Forking {
+                zygote: Arc::clone(zygote),
+                mark,
+                kind,
+                ended,
+            };
+            self.running().insert(pid, forking);
             end = Some(exit);
         });
         let pid = begun.await?;
@@ -106,7 +137,10 @@ impl Runs {
         let Some(run) = self.running().remove(&pid) else {
             return;
         };
-        run.zygote.run_ended(pid);
+        run.zygote.child_ended(pid);
+        if run.kind == Kind::Run {
+            run.zygote.run_ended();
+        }
         let _ = run.ended.send(exit);
     }
 
@@ -119,10 +153,48 @@ impl Runs {
         self.ended(pid, exit);
     }
 
+    /// Has the end of a child seen by the kernel's word; it is there until then.
+    #[expect(
+        deprecated,
+        reason = "sound for a descriptor that is owned; what is in its place is not safe code"
+    )]
+    fn watch(&self, pid: i32, mark: u64) -> Kind {
+        let opened = Pid::from_raw(pid).map(|it| pidfd_open(it, PidfdFlags::NONBLOCK));
+        let Some(Ok(Ok(pidfd))) = opened.map(|it| it.map(AsyncFd::new)) else {
+            // It is looked for as a run is.
+            return Kind::Run;
+        };
+        tokio::spawn(self.clone().until_ended(pid, mark, pidfd));
+        Kind::Context
+    }
+
+    async fn until_ended(self, pid: i32, mark: u64, pidfd: AsyncFd<OwnedFd>) {
+        let _ = pidfd.readable().await;
+        let zygote = || {
+            let running = self.running();
+            let run = running.get(&pid).filter(|run| run.mark == mark)?;
+            Some(Arc::clone(&run.zygote))
+        };
+        // It knows more, unless somebody has stopped it.
+        for _ in 0..2 {
+            match zygote() {
+                None => return,
+                Some(zygote) if !zygote.is_alive() => break,
+                Some(zygote) => forked::send(zygote.pid(), Signal::CONT),
+            }
+            life::sleep(TELL_LIMIT).await;
+        }
+        if zygote().is_some() {
+            self.ended(pid, KILLED);
+        }
+    }
+
     /// Nobody will tell how the children of this zygote end.
     pub fn parent_is_gone(&self, zygote: i32) {
         let running = self.running();
-        let left = running.iter().filter(|(_, run)| run.zygote.pid() == zygote);
+        let left = running
+            .iter()
+            .filter(|(_, run)| run.zygote.pid() == zygote && run.kind == Kind::Run);
         for pid in left.map(|(pid, _)| *pid) {
             let runs = self.clone();
             tokio::spawn(async move {

@@ -122,7 +122,7 @@ fn mark(pid: i32) -> Option<u64> {
     line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-fn send(pid: i32, signal: Signal) {
+pub(super) fn send(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // It may have ended since.
         let _ = kill_process(pid, signal);

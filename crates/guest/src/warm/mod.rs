@@ -15,7 +15,7 @@ mod template;
 mod zygote;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -30,7 +30,7 @@ use zygote::Zygote;
 
 use crate::{
     life::timeout,
-    run::{Running, Start, Starter},
+    run::{Extra, Running, Start, Starter},
     state::Guest,
     warm::{choice::Imports, done::Runs},
 };
@@ -102,11 +102,24 @@ impl Warm {
         self.0.preload.candidate(argv, script, source)
     }
 
+    /// The same of an interpreter that a context keeps; its first code is known, and
+    /// what is set for that.
+    pub fn context(
+        &self,
+        argv: &[String],
+        script: &str,
+        first: (&str, &BTreeMap<String, String>),
+        extra: &Extra,
+    ) -> Option<Candidate> {
+        self.0.preload.context(argv, script, first, extra)
+    }
+
     /// Forks the run, if there is something to fork it from that suits it.
     pub async fn fork(
         &self,
         candidate: &Candidate,
         program: &Start,
+        extra: &Extra,
         display: &str,
     ) -> Option<Running> {
         for imports in candidate.imports.and_fewer() {
@@ -120,12 +133,12 @@ impl Warm {
             if !choice::suits(&zygote, candidate, program) {
                 continue;
             }
-            let limits = self.0.starter.limits();
             let run = zygote::Run {
                 candidate,
                 program,
+                extra,
                 display,
-                limits,
+                limits: self.0.starter.limits(extra),
             };
             if let Some(running) = self.0.runs.begin(&zygote, run).await {
                 return Some(running);
@@ -137,7 +150,12 @@ impl Warm {
     /// The run is over: what its like would be forked from is started now, when
     /// nobody waits.
     pub fn prepare_for(&self, candidate: &Candidate) {
-        for imports in candidate.imports.and_fewer() {
+        let imports = match candidate.is_context {
+            // There may never be another one, and all imports take memory.
+            true => Imports::Few.and_fewer(),
+            false => candidate.imports.and_fewer(),
+        };
+        for imports in imports {
             self.prepare(&Key {
                 command: candidate.command.clone(),
                 imports: *imports,
@@ -177,6 +195,7 @@ impl Warm {
             return Some(zygote);
         }
         slots.remove(key);
+        zygote.let_go();
         None
     }
 

@@ -18,13 +18,16 @@ _STARTED_WITH = frozenset(sys.modules)
 
 import _socket
 import array
+import ast
 import atexit
+import fcntl
 import gc
 import io
 import json
 import os
 import resource
 import select
+import signal
 import stat
 import types
 import weakref
@@ -48,6 +51,12 @@ _USUAL = (
 )
 _DUMPABLE = 4  # PR_SET_DUMPABLE
 _ORDER_SIZE = 1
+# The three streams, and the two ends of a context's channel.
+_MAX_FDS = 5
+# What a context is given begins here.
+_FIRST_EXTRA = 3
+# Out of the way of those numbers.
+_ASIDE = 64
 # Without an order in this time there is no hurry.
 _IDLE_MS = 2
 _UNTIL_KILLED = 1.0
@@ -91,13 +100,18 @@ def _read(name):
         return file.read()
 
 
-# Where it may be compiled, the file is not.
-_DISPLAY = _read("display.py")
+def _compiled_of(name):
+    return compile(_read(name), name, "exec", dont_inherit=True)
+
+
+# Where they may be used, the files are not.
+_DISPLAY = _compiled_of("display.py")
+_CONTEXT = _compiled_of("context.py")
 
 
 def _display():
     display = types.ModuleType("_sandbox_display")
-    exec(compile(_DISPLAY, "display.py", "exec"), display.__dict__)
+    exec(_DISPLAY, display.__dict__)
     return display
 
 
@@ -302,7 +316,7 @@ class _Child:
         if not waiting.poll(_IDLE_MS):
             _use_interpreter()
         del waiting
-        head, streams = _receive(socket, 4, 3)
+        head, streams = _receive(socket, 4, _MAX_FDS)
         if len(head) < 4 or len(streams) < 3:
             os._exit(0)
         left = int.from_bytes(head, "little")
@@ -320,12 +334,19 @@ class _Child:
             os._exit(127)
         socket.send(b"s")
         socket.close()
+        for number, fd in enumerate(self.extra, _FIRST_EXTRA):
+            os.dup2(fd, number)
+            os.close(fd)
 
     def _become(self, begin, streams):
         os.setpgid(0, 0)
         os.chdir(begin["cwd"])
-        for number, fd in enumerate(streams):
+        for number, fd in enumerate(streams[:_FIRST_EXTRA]):
             os.dup2(fd, number)
+            os.close(fd)
+        self.extra = []
+        for fd in streams[_FIRST_EXTRA:]:
+            self.extra.append(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _ASIDE))
             os.close(fd)
         # When memory runs out the program goes first.
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
@@ -359,6 +380,10 @@ class _Child:
         sys.argv = list(begin["argv"])
         sys.orig_argv = begin["command"] + sys.argv
         sys.path[0] = begin["folder"]
+        processes = sys.modules.get("multiprocessing.process")
+        if processes is not None:
+            # Where the program began, for those that it spawns.
+            processes.ORIGINAL_DIR = os.getcwd()
         if self.display is not None:
             self.display.FOLDER = begin["display"]
         if not stat.S_ISCHR(os.fstat(0).st_mode):
@@ -377,9 +402,17 @@ class _Child:
         return names
 
     def compile(self):
+        if self.begin["context"]:
+            return _renamed(_CONTEXT, self.begin["argv"][0])
         with open(self.begin["argv"][0], "rb") as file:
             source = file.read()
         return compile(source, self.begin["argv"][0], "exec", dont_inherit=True)
+
+
+def _renamed(code, name):
+    """The code as if compiled of the file of that name."""
+    constants = (_renamed(it, name) if isinstance(it, types.CodeType) else it for it in code.co_consts)
+    return code.replace(co_filename=name, co_consts=tuple(constants))
 
 
 def _open_streams():
@@ -563,8 +596,6 @@ except Exception:
     # Output that cannot be written, mostly: the interpreter knows what to say.
     sys.exit(_exit & 0xFF)
 if _exit == _INTERRUPTED:
-    import signal
-
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)
 if os.getpid() == _child.pid:

@@ -38,7 +38,7 @@ use crate::{
     disk::Disk,
     display::modules,
     life::timeout,
-    run::{Running, Start, Starter, null_output, tell},
+    run::{Extra, Running, Start, Starter, null_output, tell},
     state::Guest,
     supervise::control::Exit,
 };
@@ -65,6 +65,8 @@ pub(crate) struct Zygote {
     /// Told to nobody, its supervisor would end all that its runs have left behind.
     process: Option<Running>,
     alive: AtomicBool,
+    /// Another one has its place, and nothing is forked of it any more.
+    let_go: AtomicBool,
     disk: Arc<Disk>,
     spares: Mutex<VecDeque<Spare>>,
     /// Forks that were asked for.
@@ -119,6 +121,7 @@ struct Options<'a> {
 pub(super) struct Run<'a> {
     pub candidate: &'a Candidate,
     pub program: &'a Start,
+    pub extra: &'a Extra,
     pub display: &'a str,
     pub limits: UserLimits,
 }
@@ -134,6 +137,8 @@ struct Begin<'a> {
     folder: &'a Path,
     limits: UserLimits,
     display: &'a str,
+    /// It runs the program of contexts that it has read already.
+    context: bool,
     /// By which all that the run starts is known.
     mark: u64,
     /// Where it says that it is done.
@@ -204,6 +209,7 @@ impl Zygote {
             control: Some(control),
             process,
             alive: AtomicBool::new(true),
+            let_go: AtomicBool::new(false),
             disk: Arc::clone(&guest.disk),
             spares: Mutex::default(),
             coming: AtomicUsize::new(0),
@@ -238,9 +244,25 @@ impl Zygote {
         self.pid
     }
 
+    pub fn is_alive(&self) -> bool {
+        self.alive.load(Ordering::Relaxed)
+    }
+
     /// It lives, and another start would find what it found.
     pub fn is_current(&self) -> bool {
-        self.alive.load(Ordering::Relaxed) && self.watched.iter().all(Watched::is_same)
+        self.is_alive() && self.watched.iter().all(Watched::is_same)
+    }
+
+    /// What it has forked may live for long, and needs it to tell of its end alone.
+    pub fn let_go(&self) {
+        self.let_go.store(true, Ordering::Relaxed);
+        // They end when their sockets are closed.
+        self.spares().clear();
+        self.changed.notify_waiters();
+    }
+
+    fn may_fork(&self) -> bool {
+        self.is_alive() && !self.let_go.load(Ordering::Relaxed)
     }
 
     fn spares(&self) -> MutexGuard<'_, VecDeque<Spare>> {
@@ -270,16 +292,17 @@ impl Zygote {
             folder: &fs::canonicalize(folder).ok()?,
             limits: run.limits,
             display: run.display,
+            context: run.candidate.is_context,
             mark,
             done,
         });
         let program = run.program;
-        let streams = [&program.stdin, &program.stdout, &program.stderr].map(|it| it.as_fd());
+        let streams = [&program.stdin, &program.stdout, &program.stderr].into_iter();
+        let streams: Vec<_> = streams.chain(&run.extra.fds).map(|it| it.as_fd()).collect();
         // From now on it is a program, and limited as one.
         self.disk.idle().runs.insert(pid);
         self.disk.stir();
         expect(pid);
-        self.running.fetch_add(1, Ordering::Relaxed);
         let begun = timeout(BEGIN_LIMIT, async {
             tell(&mut socket, &text.ok()?, &streams).await.ok()?;
             let mut word = [0];
@@ -306,8 +329,17 @@ impl Zygote {
         super::forked::kill(self.pid);
     }
 
-    pub fn run_ended(&self, pid: i32) {
+    /// Of runs, as many more may come as there are.
+    pub fn run_begins(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn run_ended(&self) {
         self.running.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A child that had become a program is there no more.
+    pub fn child_ended(&self, pid: i32) {
         self.disk.idle().runs.remove(&pid);
     }
 
@@ -320,7 +352,7 @@ impl Zygote {
             if let Some(spare) = self.spares().pop_front() {
                 return Some(spare);
             }
-            if !self.alive.load(Ordering::Relaxed) {
+            if !self.may_fork() {
                 return None;
             }
             if self.coming.load(Ordering::Relaxed) == 0 && !self.fork() {
@@ -332,6 +364,9 @@ impl Zygote {
 
     /// Forks ahead what the next runs will need.
     fn refill(self: &Arc<Self>) {
+        if !self.may_fork() {
+            return;
+        }
         let wanted = self.running.load(Ordering::Relaxed).clamp(1, MAX_SPARES);
         let there = self.spares().len() + self.coming.load(Ordering::Relaxed);
         for _ in there..wanted {
@@ -387,7 +422,9 @@ impl Zygote {
             zygote.coming.fetch_sub(1, Ordering::Relaxed);
             if let (Ok(Ok(_)), Ok(pid)) = (read, line.trim_end().parse()) {
                 let socket = socket.into_inner();
-                zygote.spares().push_back(Spare { socket, pid });
+                if zygote.may_fork() {
+                    zygote.spares().push_back(Spare { socket, pid });
+                }
             } else {
                 // No process is left, maybe: not to be asked again at once.
                 tokio::time::sleep(AFTER_FAILURE).await;
@@ -475,6 +512,8 @@ async fn follow(mut reports: BufReader<OwnedReadHalf>, zygote: Weak<Zygote>, pid
     }
     if let Some(zygote) = zygote.upgrade() {
         zygote.alive.store(false, Ordering::Relaxed);
+        // Its number may be another's soon, and its children may live on for long.
+        zygote.disk.idle().zygotes.remove(&pid);
         zygote.spares().clear();
         zygote.changed.notify_waiters();
     }

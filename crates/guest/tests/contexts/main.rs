@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+/// Interpreters are started here, as there is nothing to fork them from.
+pub const FORKED: bool = false;
+
 #[path = "../support/mod.rs"]
 mod guest;
 mod ipython;

@@ -9,7 +9,10 @@ use sandbox_core::{
 };
 use serde_json::Value;
 
-use crate::guest::{TestGuest, bash};
+use crate::{
+    FORKED,
+    guest::{TestGuest, bash},
+};
 
 /// What came of a run.
 #[derive(Debug)]
@@ -126,7 +129,10 @@ pub async fn ended(mut run: RunStream) -> Ran {
 }
 
 pub async fn run(guest: &TestGuest, request: RunRequest) -> Ran {
-    ended(guest.client.run(request).await.unwrap()).await
+    let of_python = request.context.as_ref().unwrap().driver == ContextDriver::Python;
+    let ran = ended(guest.client.run(request).await.unwrap()).await;
+    assert_eq!(ran.outcome.warm, of_python && FORKED, "{ran:?}");
+    ran
 }
 
 /// Runs Python in the context `main`.

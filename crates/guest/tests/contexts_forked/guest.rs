@@ -1,0 +1,48 @@
+//! A guest in which contexts of Python are forked.
+
+#[path = "../support/mod.rs"]
+mod process;
+
+use std::{
+    ops::Deref,
+    time::{Duration, Instant},
+};
+
+pub use process::{alive, bash, until};
+use sandbox_core::RunRequest;
+
+pub struct TestGuest(process::TestGuest);
+
+impl Deref for TestGuest {
+    type Target = process::TestGuest;
+
+    fn deref(&self) -> &process::TestGuest {
+        &self.0
+    }
+}
+
+impl TestGuest {
+    pub async fn start() -> Self {
+        let preload = ["--python-preload", "numpy,pandas,matplotlib.pyplot"];
+        let guest = process::TestGuest::with(&preload).await;
+        get_warm(&guest).await;
+        Self(guest)
+    }
+}
+
+/// Waits until there is what to fork from, with few imports and with all.
+pub async fn get_warm(guest: &process::TestGuest) {
+    let until = Instant::now() + Duration::from_secs(60);
+    for source in ["pass", "import numpy"] {
+        let mut request = process::python(source);
+        request.program.argv.insert(1, "-u".into());
+        let request = RunRequest {
+            python_display: true,
+            ..request
+        };
+        while !guest.run(request.clone()).await.warm {
+            assert!(Instant::now() < until, "nothing gets warm");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
