@@ -15,7 +15,8 @@ pub static GUEST: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sandbox-gues
 /// What warm Python interpreters are forked from, and the files beside it, by name: the
 /// guest starts it by itself, or a backend starts one for many sandboxes.
 pub static PYTHON_ZYGOTE: &str = include_str!("../../guest/src/warm/zygote.py");
-pub static PYTHON_FILES: [(&str, &str); 3] = [
+pub static PYTHON_FILES: [(&str, &str); 4] = [
+    ("ahead.py", include_str!("../../guest/src/warm/ahead.py")),
     (
         "install.py",
         include_str!("../../guest/src/display/install.py"),

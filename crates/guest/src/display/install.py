@@ -41,3 +41,4 @@ def _install(load):
         sys.meta_path.insert(0, PyplotHook)
     else:
         load().after_pyplot(pyplot)
+    return PyplotHook

@@ -33,6 +33,7 @@ const OF_RUNS: Files = &[
     DISPLAY,
     ("install.py", include_str!("install.py")),
     CONTEXT,
+    ("ahead.py", include_str!("../warm/ahead.py")),
     (ZYGOTE, include_str!("../warm/zygote.py")),
 ];
 

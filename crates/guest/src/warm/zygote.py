@@ -23,6 +23,7 @@ import atexit
 import fcntl
 import gc
 import io
+import itertools
 import json
 import os
 import resource
@@ -107,6 +108,8 @@ def _compiled_of(name):
 # Where they may be used, the files are not.
 _DISPLAY = _compiled_of("display.py")
 _CONTEXT = _compiled_of("context.py")
+_INSTALL = _compiled_of("install.py")
+_AHEAD = _compiled_of("ahead.py")
 
 
 def _display():
@@ -115,7 +118,13 @@ def _display():
     return display
 
 
-def preload(modules):
+def _names_of(code, name):
+    names = {"__name__": name, "__builtins__": sys.modules["builtins"]}
+    exec(code, names)
+    return names
+
+
+def preload(modules, ahead):
     """Imports what is there of the modules, and what shows what programs display."""
     import importlib
     import warnings
@@ -128,7 +137,8 @@ def preload(modules):
                 warnings.simplefilter("ignore")
                 if name == "matplotlib.pyplot":
                     display.before_pyplot()
-                importlib.import_module(name)
+                load = ahead.load if name in modules else importlib.import_module
+                load(name)
         except (Exception, SystemExit):
             # As good as missing: the program will see why.
             for loaded in [key for key in sys.modules if key.partition(".")[0] == name]:
@@ -136,6 +146,11 @@ def preload(modules):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _use_once()
+    threading = sys.modules.get("threading")
+    if hasattr(threading, "_counter"):
+        # Names of threads begin anew.
+        threading._counter = itertools.count(1).__next__
+    ahead.look()
     return display
 
 
@@ -191,13 +206,13 @@ def _shadowable():
 # The zygote.
 
 
-def serve(control, display):
+def serve(control, display, ahead):
     """Forks as it is told; returns in each child, with the socket that it is told on."""
     control = _socket.socket(fileno=control)
     # Programs of the same user could look into what is dumpable.
     _prctl(_DUMPABLE, 0, 0, 0, 0)
     _open_streams()
-    child = _Child(display)
+    child = _Child(display, ahead)
     gc.collect()
     _trim(0)
     # Nothing of this is looked at again, by no child either.
@@ -284,12 +299,20 @@ class _Child:
     """What can be made before a child is forked is made by the zygote: each page that a
     child is the first to touch costs a fault."""
 
-    def __init__(self, display):
+    def __init__(self, display, ahead):
         self.display = display
-        _install(self._load_display)
+        self.ahead = ahead
+        # A program sees it as what interpreters have that are started.
+        install = _names_of(_INSTALL, "sitecustomize")["_install"]
+        self.pyplot_hook = install(self._load_display)
         self.numpy = sys.modules.get("numpy")
         self.env = {name: value for name, value in os.environ.items() if name not in _COERCED}
         self.loaded = frozenset(sys.modules)
+
+    def is_replaced(self, package):
+        """It is another one that the program imports."""
+        if package == "matplotlib" and self.pyplot_hook not in sys.meta_path:
+            sys.meta_path.insert(0, self.pyplot_hook)
 
     def _load_display(self):
         if self.display is None:
@@ -399,6 +422,8 @@ class _Child:
         names["__file__"] = file
         if "__annotations__" in names:
             names["__annotations__"] = {}
+        if begin["context"]:
+            self.ahead.hide(self.is_replaced)
         return names
 
     def compile(self):
@@ -556,7 +581,8 @@ def _done(child, code):
 def _start():
     """As a zygote; returns in a child that knows what to run."""
     options = json.loads(sys.argv[1])
-    display = preload(options["modules"])
+    ahead = _names_of(_AHEAD, "_sandbox_ahead")["Ahead"](_STARTED_WITH)
+    display = preload(options["modules"], ahead)
     if options["template"]:
         import _sandbox_template
 
@@ -567,12 +593,10 @@ def _start():
         null = os.open("/dev/null", os.O_RDONLY)
         os.dup2(null, 0)
         os.close(null)
-    child = serve(control, display)
+    child = serve(control, display, ahead)
     child.wait()
     return child
 
-
-exec(compile(_read("install.py"), "install.py", "exec"))
 
 # Out here, so that the program has as little as may be below it.
 _child = _start()

@@ -210,18 +210,24 @@ async fn a_context_that_stays_busy_refuses() {
 async fn a_client_that_goes_away_interrupts_its_run() {
     let guest = TestGuest::start().await;
     py(&guest, "x = 5").await;
-    let code = "try:\n    import time\n    time.sleep(60)\nfinally:\n    left = True";
-    let run = guest
-        .client
-        .run(wish(&python(), "main", code))
-        .await
-        .unwrap();
-    drop(run);
-    let ran = py(&guest, "x, left").await;
-    assert_eq!(
-        (ran.value(), ran.context().created),
-        (Some("(5, True)"), false)
-    );
+    let code = "import time\ntry:\n    open('begun', 'w').close()\n    time.sleep(60)\nfinally:\n    left = True";
+    let begun = guest.workspace.path().join("begun");
+    // Right away, when the code may not have begun yet, and when it has.
+    for waits in [false, false, false, true] {
+        let _ = std::fs::remove_file(&begun);
+        let run = guest
+            .client
+            .run(wish(&python(), "main", code))
+            .await
+            .unwrap();
+        if waits {
+            until("it has begun", || begun.exists()).await;
+        }
+        drop(run);
+        let ran = py(&guest, "x").await;
+        assert_eq!((ran.value(), ran.context().created), (Some("5"), false));
+    }
+    assert_eq!(py(&guest, "left").await.value(), Some("True"));
 }
 
 #[tokio::test]

@@ -30,6 +30,11 @@ impl TestGuest {
     }
 }
 
+/// One in which they are started.
+pub async fn started() -> process::TestGuest {
+    process::TestGuest::start().await
+}
+
 /// Waits until there is what to fork from, with few imports and with all.
 pub async fn get_warm(guest: &process::TestGuest) {
     let until = Instant::now() + Duration::from_secs(60);

@@ -5,10 +5,12 @@
 /// Every interpreter of Python is forked here.
 pub const FORKED: bool = true;
 
+mod forks;
 mod guest;
 #[path = "../contexts/life.rs"]
 mod life;
 #[path = "../contexts/python.rs"]
 mod python;
+mod same;
 #[path = "../contexts/support.rs"]
 mod support;

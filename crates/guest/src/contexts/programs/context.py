@@ -5,6 +5,7 @@ import builtins
 import fcntl
 import json
 import os
+import select
 import signal
 import sys
 import threading
@@ -56,6 +57,8 @@ class _Run:
     """The run under way."""
 
     number = 0
+    # Its code is there to be read.
+    is_asked = False
     is_interruptible = False
     is_interrupted = False
 
@@ -66,7 +69,16 @@ class _Run:
 def _interrupt(_signal, _frame):
     if _Run.is_interruptible:
         raise KeyboardInterrupt
-    _Run.is_interrupted = True
+    # What comes between two runs was for the one that is over.
+    if _Run.is_asked or select.select([_requests], [], [], 0)[0]:
+        _Run.is_interrupted = True
+
+
+def _let_interrupt():
+    _Run.is_interruptible = True
+    if _Run.is_interrupted:
+        _Run.is_interrupted = False
+        raise KeyboardInterrupt
 
 
 def _frame(kind, payload):
@@ -170,7 +182,7 @@ class _Plain:
         if last is not None:
             steps.append(compile(last, name, "eval", self._flags, dont_inherit=True))
         value = None
-        _Run.is_interruptible = True
+        _let_interrupt()
         for step in steps:
             value = eval(step, self._globals)
             # CO_COROUTINE: there is an `await` at its top.
@@ -211,6 +223,11 @@ class _Plain:
 
 
 def _with_ipython(module):
+    import importlib.util
+
+    if importlib.util.find_spec("IPython") is None:
+        # What it needs besides need not be loaded, nor its folder named.
+        raise ImportError
     import re
     import tempfile
     import warnings
@@ -267,7 +284,7 @@ def _with_ipython(module):
             self.lines = ""
             try:
                 try:
-                    _Run.is_interruptible = True
+                    _let_interrupt()
                     done = self.run_cell(code, store_history=True)
                 finally:
                     _Run.is_interruptible = False
@@ -327,6 +344,9 @@ def _requests_in(pipe):
     left = b""
     while True:
         while b"\n" not in left:
+            # Before it is read: no moment is without either.
+            select.select([pipe], [], [])
+            _Run.is_asked = True
             more = os.read(pipe, 1 << 16)
             if not more:
                 return
@@ -366,7 +386,6 @@ def _serve():
     _write(_frame(b"ready", ""))
     for number, code in _requests_in(_requests):
         _Run.number = number
-        _Run.is_interrupted = False
         # Code may have set another one.
         signal.signal(signal.SIGINT, _interrupt)
         outcome = _Outcome()
@@ -390,13 +409,15 @@ def _finish(outcome):
     _flush()
     if outcome.error is not None:
         frames += _frame(b"error", json.dumps(outcome.error))
+    # What comes from now on is for the next run, if there is one.
+    _Run.is_asked = _Run.is_interrupted = False
     _write(frames + _frame(b"done", str(outcome.exit_code)))
 
 
 def _show_open_figures():
     try:
         try:
-            _Run.is_interruptible = True
+            _let_interrupt()
             _display.show_open_figures()
         finally:
             _Run.is_interruptible = False
