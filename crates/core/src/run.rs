@@ -244,7 +244,8 @@ pub struct RunOutcome {
     pub artifacts: Vec<Artifact>,
     /// Files that the run made and that are beyond the limits.
     pub artifacts_omitted: u32,
-    /// It was forked from an interpreter that had started before.
+    /// It was forked from an interpreter that had started before; of a run in a context,
+    /// its interpreter was.
     pub warm: bool,
     /// What ended code in a context.
     pub raised: Option<Raised>,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use guest_client::RunEvent;
-use sandbox_core::{ByteSize, Limits, RunOutcome, RunRequest, Script, Termination};
+use sandbox_core::{ByteSize, ContextLoss, Limits, RunOutcome, RunRequest, Script, Termination};
 
 use super::cases;
-use crate::bed::{Bed, Sandbox, request, until};
+use crate::bed::{Bed, Sandbox, in_context, request, until};
 
 cases! {
     first: "Python gets warm, and is Python" [WarmPython];
@@ -14,6 +14,8 @@ cases! {
     confined: "a forked program is confined as one that was started" [WarmPython];
     unseen: "no program can look into what it is forked from" [WarmPython];
     ended: "the end of a forked program is the end of all it started" [WarmPython];
+    context_confined: "a context that was forked is confined as one that was started" [WarmPython];
+    context_ended: "the end of a forked context is the end of all it started" [WarmPython];
     memory: "a forked program that takes too much memory is killed, and the next is not" [WarmPython, Limits];
     full: "a full workspace is full for forked programs too, and only as long" [WarmPython, Limits];
 }
@@ -164,6 +166,57 @@ async fn ended(bed: Bed) {
         .await;
     assert!(!left.contains("sleep 7"), "{left}");
     get_warm(&sandbox).await;
+}
+
+async fn context_confined(bed: Bed) {
+    let sandbox = bed.start().await;
+    get_warm(&sandbox).await;
+    // Its two ends of the channel are descriptors of its own.
+    let code = format!("{CONFINED}\nprint(len(os.listdir('/proc/self/fd')), os.getcwd())");
+    let forked = sandbox.try_run(in_context("forked", &code)).await.unwrap();
+    assert!(forked.warm);
+    // With an option, it is started.
+    let mut plain = in_context("plain", &code);
+    plain.program.argv.insert(1, "-B".into());
+    let plain = sandbox.try_run(plain).await.unwrap();
+    assert!(!plain.warm);
+    assert_eq!(forked.stdout.to_text(), plain.stdout.to_text());
+    assert_eq!((forked.exit_code, plain.exit_code), (0, 0), "{plain:?}");
+    // What it was forked from is closed to it as to any other program.
+    let unseen = sandbox.try_run(in_context("forked", UNSEEN)).await;
+    assert_eq!(unseen.unwrap().stdout.to_text(), "1\n");
+}
+
+async fn context_ended(bed: Bed) {
+    let sandbox = bed.start().await;
+    get_warm(&sandbox).await;
+    let run = async |code: &str| sandbox.try_run(in_context("main", code)).await.unwrap();
+    let started = run("import os, subprocess\n\
+         x = 5\n\
+         kept = subprocess.Popen(['sleep', '74'], start_new_session=True)\n\
+         os.system('setsid sleep 75 & setsid sh -c \"sleep 76 & sleep 78\" &')")
+    .await;
+    assert!(started.warm);
+    let slow = RunRequest {
+        timeout: Duration::from_secs(1),
+        ..in_context("main", "import time\ntime.sleep(60)")
+    };
+    let slow = sandbox.try_run(slow).await.unwrap();
+    assert_eq!(slow.termination, Termination::TimedOut);
+    assert_eq!(slow.context.unwrap().loss, None);
+    assert_eq!(
+        run("print(x, kept.poll())").await.stdout.to_text(),
+        "5 None\n"
+    );
+    let name = "main".parse().unwrap();
+    sandbox.guest().delete_context(&name).await.unwrap();
+    let left = sandbox
+        .says("cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        .await;
+    assert!(!left.contains("sleep 7"), "{left}");
+    let lost = run("import os\nos._exit(7)").await;
+    assert_eq!((lost.exit_code, lost.warm), (7, true));
+    assert_eq!(lost.context.unwrap().loss, Some(ContextLoss::Died));
 }
 
 async fn memory(bed: Bed) {

@@ -53,6 +53,8 @@ const READ_BY_LIBRARIES: [&str; 25] = [
     "XDG_",
     "XLA_",
 ];
+/// Every context imports it, where it is.
+const OF_CONTEXTS: &str = "IPython";
 /// Larger folders are not looked through for each run.
 const MAX_NEIGHBOURS: usize = 2000;
 
@@ -137,13 +139,17 @@ impl Preload {
         let (command, argv) = usual(argv, script)?;
         // What is imported ahead takes of the memory that code may have, and has read
         // variables that are set later.
-        let is_plain =
+        let has_room =
             extra.data_bytes.is_none() && !env.keys().any(|name| is_read(name, Imports::All));
+        let imports = match self.packages.iter().any(|package| package == OF_CONTEXTS) {
+            true => Imports::All,
+            false => self.imports(code.as_bytes()),
+        };
         Some(Candidate {
             command,
             argv,
-            imports: match is_plain {
-                true => self.imports(code.as_bytes()),
+            imports: match has_room {
+                true => imports,
                 false => Imports::Few,
             },
             is_context: true,
@@ -307,6 +313,39 @@ mod tests {
         let candidate = preload().candidate(&argv, "/w/main.py", b"").unwrap();
         assert_eq!(candidate.command, words("/usr/bin/python3.11"));
         assert_eq!(candidate.argv, words("/w/main.py a b"));
+    }
+
+    #[test]
+    fn a_context_has_the_imports_of_its_first_code_if_they_are_in_nobodys_way() {
+        let argv = words("python3 -u /p/context.py");
+        let of = |preload: &Preload, code: &str, env: &str, data_bytes: Option<u64>| {
+            let env = env.split_terminator(' ').map(|it| (it.into(), "1".into()));
+            let extra = Extra {
+                data_bytes,
+                ..Extra::default()
+            };
+            let first = (code, &env.collect());
+            let candidate = preload.context(&argv, "/p/context.py", first, &extra);
+            candidate.map(|it| (it.imports, it.is_context))
+        };
+        for (code, env, data_bytes, expected) in [
+            ("import numpy", "", None, Imports::All),
+            ("a\0b = 'numpy'", "API_KEY", None, Imports::All),
+            ("x = 1", "", None, Imports::Few),
+            ("", "", None, Imports::Few),
+            ("import numpy", "OMP_NUM_THREADS", None, Imports::Few),
+            ("import numpy", "", Some(1 << 28), Imports::Few),
+        ] {
+            let found = of(&preload(), code, env, data_bytes);
+            assert_eq!(found, Some((expected, true)), "{code} {env}");
+        }
+        let ipython = Preload::new(words("numpy IPython.core.interactiveshell"));
+        let found = of(&ipython, "x = 1", "", None);
+        assert_eq!(found, Some((Imports::All, true)));
+        let other = words("python3 -O /p/context.py");
+        let first = ("", &Env::new());
+        let found = preload().context(&other, "/p/context.py", first, &Extra::default());
+        assert_eq!(found, None);
     }
 
     #[test]

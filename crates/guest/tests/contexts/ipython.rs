@@ -5,11 +5,11 @@ use std::{
     process::Command,
 };
 
-use sandbox_core::{ContextDriver, ContextLoss, RunRequest, Termination};
+use sandbox_core::{ContextLoss, RunRequest, Termination};
 
 use crate::{
     guest::TestGuest,
-    support::{Kind, Ran, kind, run, wish, within},
+    support::{Ran, python, run, wish, within},
 };
 
 /// Its modules, of PyPI.
@@ -32,24 +32,27 @@ fn folder() -> PathBuf {
         .join("site-packages")
 }
 
-/// Python that finds it beside the system's own modules.
-fn ipython() -> Kind {
-    let path = format!("PYTHONPATH=$PYTHONPATH:{}", folder().display());
-    let script = format!("{path} exec /usr/bin/python3 -u \"$0\"");
-    kind(
-        "python",
-        ContextDriver::Python,
-        &["sh", "-c", &script, "{file}"],
-    )
+/// A guest whose Python finds it beside the system's own modules.
+async fn guest() -> TestGuest {
+    let guest =
+        TestGuest::preloading("numpy,matplotlib.pyplot,IPython.core.interactiveshell").await;
+    let folder = folder();
+    let install = format!(
+        "d=$(/usr/bin/python3 -m site --user-site); mkdir -p $d; echo {} > $d/ipython.pth",
+        folder.display()
+    );
+    assert_eq!(guest.bash(&install).await.exit_code, 0);
+    guest.get_warm().await;
+    guest
 }
 
 async fn ipy(guest: &TestGuest, code: &str) -> Ran {
-    run(guest, wish(&ipython(), "main", code)).await
+    run(guest, wish(&python(), "main", code)).await
 }
 
 #[tokio::test]
 async fn it_is_used_with_its_magics() {
-    let guest = TestGuest::start().await;
+    let guest = guest().await;
     let ran = ipy(&guest, "get_ipython() is not None").await;
     assert_eq!(ran.value(), Some("True"), "{ran:?}");
     assert_eq!((ran.stdout().as_str(), ran.stderr().as_str()), ("", ""));
@@ -85,7 +88,7 @@ async fn it_is_used_with_its_magics() {
 
 #[tokio::test]
 async fn its_exceptions_are_told_and_not_printed() {
-    let guest = TestGuest::start().await;
+    let guest = guest().await;
     for (code, name) in [
         ("1 / 0", "ZeroDivisionError"),
         ("x = = 1", "SyntaxError"),
@@ -107,7 +110,7 @@ async fn its_exceptions_are_told_and_not_printed() {
     }
     let ran = run(
         &guest,
-        within(2500, wish(&ipython(), "main", "y = 1\nwhile True: y = 1")),
+        within(2500, wish(&python(), "main", "y = 1\nwhile True: y = 1")),
     )
     .await;
     assert_eq!(
@@ -121,7 +124,7 @@ async fn its_exceptions_are_told_and_not_printed() {
 
 #[tokio::test]
 async fn figures_and_tables_are_shown_as_without_it() {
-    let guest = TestGuest::start().await;
+    let guest = guest().await;
     let ran = ipy(
         &guest,
         "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1])\nplt.title('t')",
@@ -150,7 +153,7 @@ async fn figures_and_tables_are_shown_as_without_it() {
     assert_eq!((ran.results.len(), ran.artifacts().len()), (2, 1));
     let bare = RunRequest {
         artifacts: None,
-        ..wish(&ipython(), "bare", "display(1)")
+        ..wish(&python(), "bare", "display(1)")
     };
     assert_eq!(run(&guest, bare).await.results[0]["text/plain"], "1");
 }

@@ -5,7 +5,6 @@
 /// Interpreters are started here, as there is nothing to fork them from.
 pub const FORKED: bool = false;
 
-#[path = "../support/mod.rs"]
 mod guest;
 mod ipython;
 mod languages;

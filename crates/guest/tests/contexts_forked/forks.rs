@@ -6,7 +6,7 @@ use std::time::Duration;
 use sandbox_core::ContextLoss;
 
 use crate::{
-    guest::{TestGuest, alive, get_warm, started, until},
+    guest::{TestGuest, alive, started, until},
     support::{Ran, ended, py, python, wish},
 };
 
@@ -41,7 +41,7 @@ async fn a_context_survives_what_it_was_forked_from() {
     guest.bash(&format!("kill {left}")).await;
     assert!(any(&guest, "main", "1").await.context().created);
     // And it is ended with all it has started.
-    get_warm(&guest).await;
+    guest.get_warm().await;
     let code = "import os, subprocess\nprint(subprocess.Popen(['setsid', 'sleep', '300']).pid)";
     let ran = any(&guest, "other", code).await;
     assert!(ran.outcome.warm);
@@ -61,7 +61,7 @@ async fn an_end_is_known_also_when_its_zygote_was_stopped() {
         (Some(ContextLoss::Died), 7)
     );
     // Between two runs, too.
-    get_warm(&guest).await;
+    guest.get_warm().await;
     py(&guest, &to_zygote("SIGSTOP")).await;
     let end = "import threading\nthreading.Timer(0.1, lambda: os._exit(1)).start()";
     py(&guest, end).await;
@@ -111,7 +111,7 @@ async fn a_zygote_that_is_out_of_date_is_replaced_and_tells_of_its_contexts() {
     guest
         .bash("mkdir -p $(/usr/bin/python3 -m site --user-site)")
         .await;
-    get_warm(&guest).await;
+    guest.get_warm().await;
     let ran = any(&guest, "new", "import os\nos.getppid()").await;
     assert!(ran.outcome.warm);
     assert_ne!(ran.value(), Some(old.as_str()));

@@ -23,10 +23,18 @@ impl Deref for TestGuest {
 
 impl TestGuest {
     pub async fn start() -> Self {
-        let preload = ["--python-preload", "numpy,pandas,matplotlib.pyplot"];
-        let guest = process::TestGuest::with(&preload).await;
-        get_warm(&guest).await;
-        Self(guest)
+        let guest = Self::preloading("numpy,pandas,matplotlib.pyplot").await;
+        guest.get_warm().await;
+        guest
+    }
+
+    pub async fn preloading(modules: &str) -> Self {
+        Self(process::TestGuest::with(&["--python-preload", modules]).await)
+    }
+
+    /// Waits until there is what to fork from, with few imports and with all.
+    pub async fn get_warm(&self) {
+        get_warm(self).await;
     }
 }
 
@@ -35,8 +43,7 @@ pub async fn started() -> process::TestGuest {
     process::TestGuest::start().await
 }
 
-/// Waits until there is what to fork from, with few imports and with all.
-pub async fn get_warm(guest: &process::TestGuest) {
+async fn get_warm(guest: &process::TestGuest) {
     let until = Instant::now() + Duration::from_secs(60);
     for source in ["pass", "import numpy"] {
         let mut request = process::python(source);

@@ -7,6 +7,8 @@ pub const FORKED: bool = true;
 
 mod forks;
 mod guest;
+#[path = "../contexts/ipython.rs"]
+mod ipython;
 #[path = "../contexts/life.rs"]
 mod life;
 #[path = "../contexts/python.rs"]

@@ -189,7 +189,8 @@ pub(crate) struct RunMeta {
     stderr_file: Option<OutputFileResponse>,
     /// Files that the run made and that were too many or too large to be kept.
     artifacts_omitted: u32,
-    /// It was forked from an interpreter that had started before.
+    /// It was forked from an interpreter that had started before; in a context, its
+    /// interpreter was.
     warm: bool,
     usage: RunUsage,
 }

@@ -3271,7 +3271,8 @@ pub struct EndedView<'a> {
     ///
     /// Field 12: `in_compile`
     pub in_compile: bool,
-    /// It was forked from an interpreter that was there.
+    /// It was forked from an interpreter that was there; of a run in a context, its
+    /// interpreter was.
     ///
     /// Field 13: `warm`
     pub warm: bool,
@@ -3919,7 +3920,8 @@ impl EndedOwnedView {
     pub fn in_compile(&self) -> bool {
         self.0.reborrow().in_compile
     }
-    /// It was forked from an interpreter that was there.
+    /// It was forked from an interpreter that was there; of a run in a context, its
+    /// interpreter was.
     ///
     /// Field 13: `warm`
     #[must_use]

@@ -2542,7 +2542,8 @@ pub struct Ended {
         skip_serializing_if = "::buffa::json_helpers::skip_if::is_false"
     )]
     pub in_compile: bool,
-    /// It was forked from an interpreter that was there.
+    /// It was forked from an interpreter that was there; of a run in a context, its
+    /// interpreter was.
     ///
     /// Field 13: `warm`
     #[serde(
