@@ -16,18 +16,22 @@ _OF_PACKAGES = ("/site-packages", "/dist-packages")
 class _Loader:
     """Gives a package that is there, instead of executing it."""
 
-    def __init__(self, ahead, name):
+    def __init__(self, ahead, module, loader):
         self._ahead = ahead
-        self._name = name
+        self._module = module
+        self._loader = loader
+
+    def __getattr__(self, name):
+        # Whoever looks at a package without importing it.
+        return getattr(self._loader, name)
 
     def create_module(self, _spec):
-        module = self._ahead.packages[self._name][self._name]
-        self._spec = module.__spec__
-        return module
+        self._spec = self._module.__spec__
+        return self._module
 
     def exec_module(self, module):
         module.__spec__ = self._spec
-        self._ahead.give(self._name)
+        self._ahead.give(module.__name__)
 
 
 class Ahead:
@@ -92,7 +96,7 @@ class Ahead:
         else:
             return None
         if _origin(spec) == self._origins[name]:
-            spec.loader = _Loader(self, name)
+            spec.loader = _Loader(self, self.packages[name][name], spec.loader)
             return spec
         del self.packages[name]
         self._replaced(name)
@@ -105,10 +109,9 @@ class Ahead:
             needs = self._needs.get(name, ())
             names += [it for it in needs if it in self.packages and it not in names]
         for name in names:
-            for module, value in self.packages.pop(name).items():
+            # Another thread may have got it meanwhile.
+            for module, value in self.packages.pop(name, {}).items():
                 sys.modules.setdefault(module, value)
-        if not self.packages and self in sys.meta_path:
-            sys.meta_path.remove(self)
 
 
 def _package(name):

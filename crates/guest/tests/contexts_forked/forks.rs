@@ -199,6 +199,20 @@ async fn what_is_imported_later_is_what_is_there_then() {
 }
 
 #[tokio::test]
+async fn threads_import_what_is_put_aside_at_once() {
+    let guest = TestGuest::start().await;
+    let code = "import importlib, threading\n\
+        names = ['numpy', 'numpy.linalg', 'pandas', 'dateutil.parser', 'matplotlib.pyplot'] * 4\n\
+        imported = []\n\
+        def imports(name): imported.append(importlib.import_module(name).__name__)\n\
+        workers = [threading.Thread(target=imports, args=(name,)) for name in names]\n\
+        [it.start() for it in workers], [it.join() for it in workers]\n\
+        sorted(imported) == sorted(names)";
+    let ran = py(&guest, code).await;
+    assert_eq!((ran.value(), ran.stderr().as_str()), (Some("True"), ""));
+}
+
+#[tokio::test]
 async fn contexts_draw_other_numbers_each_time() {
     let guest = TestGuest::start().await;
     let code = "import numpy, random, secrets, tempfile, uuid\n\

@@ -154,6 +154,9 @@ print(exit, quit, type(help))
 exit(4)
 #: packages that were not imported
 [it for it in ("pandas", "matplotlib", "dateutil", "PIL") if it in sys.modules]
+#: data of a package that is not imported
+import pkgutil
+len(pkgutil.get_data("dateutil", "__init__.py"))
 #: numbers
 import numpy as np
 np.arange(3).sum(), np.show_config is not None, np.geterr(), np.get_printoptions()["precision"]

@@ -66,6 +66,9 @@ fn differing(expected: &str, found: &str) -> Option<String> {
             .collect::<String>()
     };
     let (started, forked) = (only(&expected, &found, "-"), only(&found, &expected, "+"));
+    if started.is_empty() && forked.is_empty() {
+        return Some(format!("===== {expected:#?}\n===== forked {found:#?}"));
+    }
     Some(format!("===== {}\n{started}{forked}", expected[0]))
 }
 
