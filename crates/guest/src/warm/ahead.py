@@ -13,27 +13,6 @@ import sys
 _OF_PACKAGES = ("/site-packages", "/dist-packages")
 
 
-class _Loader:
-    """Gives a package that is there, instead of executing it."""
-
-    def __init__(self, ahead, module, loader):
-        self._ahead = ahead
-        self._module = module
-        self._loader = loader
-
-    def __getattr__(self, name):
-        # Whoever looks at a package without importing it.
-        return getattr(self._loader, name)
-
-    def create_module(self, _spec):
-        self._spec = self._module.__spec__
-        return self._module
-
-    def exec_module(self, module):
-        module.__spec__ = self._spec
-        self._ahead.give(module.__name__)
-
-
 class Ahead:
     def __init__(self, started_with):
         self._started_with = started_with
@@ -41,6 +20,8 @@ class Ahead:
         self._needs = {}
         # The modules of each that is put aside, by their names.
         self.packages = {}
+        # Those that have been given.
+        self._given = {}
         self._origins = {}
 
     def load(self, name):
@@ -69,23 +50,39 @@ class Ahead:
         """Finds out what can be put aside, and where that was found."""
         for name, module in list(sys.modules.items()):
             package = _package(name)
-            if name in self._started_with or package not in sys.modules:
+            top = sys.modules.get(package)
+            if package in self._started_with or not _is_installed(top):
                 continue
-            if package in self._origins or _is_installed(sys.modules[package]):
-                self.packages.setdefault(package, {})[name] = module
-                self._origins[package] = _origin(sys.modules[package].__spec__)
+            self.packages.setdefault(package, {})[name] = module
+            if package not in self._origins:
+                self._origins[package] = _origin(top.__spec__)
 
     def hide(self, replaced):
         """`replaced` is told of a package that is imported anew."""
         if not self.packages:
             return
         self._replaced = replaced
-        for modules in self.packages.values():
+        for package, modules in self.packages.items():
+            self._give_instead_of_executing(package, modules[package])
             for name in modules:
                 sys.modules.pop(name, None)
         sys.meta_path.insert(0, self)
 
+    def _give_instead_of_executing(self, name, module):
+        def create_module(_spec):
+            self._give(name)
+            return module
+
+        # It stays so: threads that import the same take one another's specs.
+        loader = module.__spec__.loader
+        loader.create_module = create_module
+        loader.exec_module = lambda module: None
+
     def find_spec(self, name, path=None, target=None):
+        if name in self._given and target is None:
+            # Another thread has got it just now; else it is to be loaded anew.
+            module = sys.modules.get(name)
+            return module.__spec__ if module is self._given[name] else None
         if name not in self.packages:
             return None
         for finder in sys.meta_path:
@@ -95,23 +92,29 @@ class Ahead:
                 break
         else:
             return None
+        # It may be given to another thread meanwhile.
+        module = self.packages.get(name, self._given)[name]
         if _origin(spec) == self._origins[name]:
-            spec.loader = _Loader(self, self.packages[name][name], spec.loader)
-            return spec
-        del self.packages[name]
+            return module.__spec__
+        self.packages.pop(name, None)
         self._replaced(name)
         return None
 
-    def give(self, name):
+    def _give(self, name):
         """Has the package, and all that it needs, among the modules."""
         names = [name]
         for name in names:
             needs = self._needs.get(name, ())
             names += [it for it in needs if it in self.packages and it not in names]
         for name in names:
-            # Another thread may have got it meanwhile.
-            for module, value in self.packages.pop(name, {}).items():
-                sys.modules.setdefault(module, value)
+            modules = self.packages.get(name)
+            if modules is None:
+                continue
+            # Itself the last: who sees it takes all of it to be there.
+            for module in sorted(modules, key=len, reverse=True):
+                sys.modules.setdefault(module, modules[module])
+            self._given[name] = modules[name]
+            self.packages.pop(name, None)
 
 
 def _package(name):
@@ -119,6 +122,9 @@ def _package(name):
 
 
 def _is_installed(module):
+    loader = getattr(getattr(module, "__spec__", None), "loader", None)
+    if not hasattr(loader, "__dict__"):
+        return False
     paths = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]
     return any(part in path for path in paths if path for part in _OF_PACKAGES)
 

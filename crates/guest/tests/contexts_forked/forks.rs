@@ -20,6 +20,13 @@ fn to_zygote(signal: &str) -> String {
     format!("import os, signal\nos.kill(os.getppid(), signal.{signal})\nos.getppid()")
 }
 
+/// Makes a context of what has packages ahead.
+async fn has_packages(guest: &TestGuest, name: &str) {
+    let code = "import sys\n'numpy' not in sys.modules and type(sys.meta_path[0]).__name__";
+    let ran = any(guest, name, code).await;
+    assert_eq!((ran.value(), ran.outcome.warm), (Some("'Ahead'"), true));
+}
+
 #[tokio::test]
 async fn a_context_survives_what_it_was_forked_from() {
     let guest = TestGuest::start().await;
@@ -208,6 +215,7 @@ async fn threads_import_what_is_put_aside_at_once() {
         workers = [threading.Thread(target=imports, args=(name,)) for name in names]\n\
         [it.start() for it in workers], [it.join() for it in workers]\n\
         sorted(imported) == sorted(names)";
+    has_packages(&guest, "main").await;
     let ran = py(&guest, code).await;
     assert_eq!((ran.value(), ran.stderr().as_str()), (Some("True"), ""));
 }
