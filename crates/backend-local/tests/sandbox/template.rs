@@ -27,6 +27,11 @@ fn template() -> PythonTemplate {
             "display.py",
             include_str!("../../../guest/src/display/display.py"),
         ),
+        (
+            "context.py",
+            include_str!("../../../guest/src/contexts/programs/context.py"),
+        ),
+        ("ahead.py", include_str!("../../../guest/src/warm/ahead.py")),
     ];
     let program = include_str!("../../../guest/src/warm/zygote.py");
     PythonTemplate::of_zygote(program, &files, &["numpy".into(), "pandas".into()])
