@@ -38,8 +38,9 @@ use crate::{
 
 /// Between two looks at a run that nobody tells about.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a zygote may take to tell of an end that was seen.
-const TELL_LIMIT: Duration = Duration::from_millis(250);
+/// How long a zygote may take to tell of an end that was seen, and again when it was let
+/// go on: together less than what waits for the end of a context (contexts/interpreter.rs).
+const TELL_LIMIT: Duration = Duration::from_millis(400);
 /// Messages that are read at a time, when they say nothing.
 const NONSENSE: usize = 64;
 
