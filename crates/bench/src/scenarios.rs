@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod clients;
+mod contexts;
 pub mod e2b;
 pub mod files;
 pub mod fresh;

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::contexts::NewContext;
 use crate::{
     Result,
     bench::{Bench, PRINT},
@@ -41,6 +42,8 @@ pub async fn run(bench: &Bench) -> Result<Vec<Row>> {
     turns.ours(BASH, rounds, local.bash("living", "true").await);
     let context = local.post("/execute", &context, prints()).await;
     turns.ours(CONTEXT, rounds, context);
+    let new = NewContext::of(&local, PRINT).await;
+    turns.ours("the same in a new context", rounds, new);
 
     turns.yardstick(PLAIN, rounds, Ok(bench.plain.runs(PRINT).prints(1)));
     let python = [PYTHON, "-c", PRINT];

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::contexts::NewContext;
 use crate::{
     Result,
     bench::{Bench, PLOT},
@@ -29,6 +30,8 @@ pub async fn run(bench: &Bench) -> Result<Vec<Row>> {
     turns.ours(EXECUTE, rounds, local.python("living", PLOT, ends()).await);
     let context = local.post("/execute", &context, ends()).await;
     turns.ours("`/execute` of the plot in a context", rounds, context);
+    let new = NewContext::of(&local, PLOT).await;
+    turns.ours("`/execute` of the plot in a new context", rounds, new);
     let plain = Process::new(&[PYTHON, file]);
     turns.yardstick(PLAIN, rounds, Ok(plain.within(bench.scratch()).prints(1)));
     let forks = Forks::new(&MODULES, &program);
