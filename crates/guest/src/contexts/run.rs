@@ -237,6 +237,12 @@ async fn until_end(
     // A reader that is slow must not keep the code from being interrupted.
     let _ = hush.send(true);
     control.interrupt().await;
+    let waiting = async {
+        life::sleep(wish.grace / 2).await;
+        // Python drops what is raised in a destructor, an interrupt as well.
+        control.interrupt().await;
+        life::sleep(wish.grace / 2).await;
+    };
     let end = tokio::select! {
         biased;
         reply = &mut exchange => match by_reply(reply, process).await {
@@ -248,7 +254,7 @@ async fn until_end(
             lost => lost,
         },
         () = set(&mut stop) => stopped(process).await,
-        () = life::sleep(wish.grace) => End {
+        () = waiting => End {
             exit: process.kill().await,
             cut_short: None,
             loss: Some(ContextLoss::CONTEXT_LOSS_KILLED),

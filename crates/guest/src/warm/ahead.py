@@ -9,8 +9,18 @@ import builtins
 import importlib
 import os
 import sys
+import warnings
 
 _OF_PACKAGES = ("/site-packages", "/dist-packages")
+# What reads its settings when it is imported, and in Python: the threads of numpy's
+# libraries cannot be had anew.
+_READER = "matplotlib"
+_READ = ("MPL", "MATPLOTLIB")
+
+
+def _settings():
+    set_now = {name: value for name, value in os.environ.items() if name.startswith(_READ)}
+    return set_now, os.path.exists("matplotlibrc")
 
 
 class Ahead:
@@ -23,6 +33,8 @@ class Ahead:
         # Those that have been given.
         self._given = {}
         self._origins = {}
+        # Filters of warnings that each has added.
+        self._filters = {}
 
     def load(self, name):
         """Imports a module, and notes what that imports."""
@@ -34,6 +46,7 @@ class Ahead:
             return plain(name, globals, locals, fromlist, level)
 
         before = set(sys.modules)
+        filters = list(warnings.filters)
         builtins.__import__ = noting
         try:
             importlib.import_module(name)
@@ -42,12 +55,17 @@ class Ahead:
             # Not all imports come by there.
             for other in set(sys.modules) - before:
                 self._note(_package(name), _package(other))
+            added = [it for it in warnings.filters if it not in filters]
+            self._filters.setdefault(_package(name), []).extend(added)
 
     def _note(self, name, needed):
         self._needs.setdefault(name, set()).add(needed)
 
     def look(self):
         """Finds out what can be put aside, and where that was found."""
+        self._filters_before = list(warnings.filters)
+        for added in self._filters.values():
+            _filter(added)
         for name, module in list(sys.modules.items()):
             package = _package(name)
             top = sys.modules.get(package)
@@ -62,6 +80,9 @@ class Ahead:
         if not self.packages:
             return
         self._replaced = replaced
+        self._settings = _settings()
+        warnings.filters[:] = []
+        _filter(self._filters_before)
         for package, modules in self.packages.items():
             self._give_instead_of_executing(package, modules[package])
             for name in modules:
@@ -94,7 +115,8 @@ class Ahead:
             return None
         # It may be given to another thread meanwhile.
         module = self.packages.get(name, self._given)[name]
-        if _origin(spec) == self._origins[name]:
+        is_as_set = _READER not in self._with_needs(name) or _settings() == self._settings
+        if is_as_set and _origin(spec) == self._origins[name]:
             return module.__spec__
         self.packages.pop(name, None)
         self._replaced(name)
@@ -102,11 +124,7 @@ class Ahead:
 
     def _give(self, name):
         """Has the package, and all that it needs, among the modules."""
-        names = [name]
-        for name in names:
-            needs = self._needs.get(name, ())
-            names += [it for it in needs if it in self.packages and it not in names]
-        for name in names:
+        for name in self._with_needs(name):
             modules = self.packages.get(name)
             if modules is None:
                 continue
@@ -115,6 +133,20 @@ class Ahead:
                 sys.modules.setdefault(module, modules[module])
             self._given[name] = modules[name]
             self.packages.pop(name, None)
+            _filter(self._filters.pop(name, ()))
+
+    def _with_needs(self, name):
+        """It, and what would come with it."""
+        names = [name]
+        for name in names:
+            needs = self._needs.get(name, ())
+            names += [it for it in needs if it in self.packages and it not in names]
+        return names
+
+
+def _filter(added):
+    warnings.filters[:0] = added
+    warnings._filters_mutated()
 
 
 def _package(name):

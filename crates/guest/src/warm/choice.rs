@@ -6,7 +6,7 @@ use std::{
     path::Path,
 };
 
-use super::zygote::Zygote;
+use super::{first::imports_first, zygote::Zygote};
 use crate::run::{Extra, Start};
 
 /// Variables that are read when an interpreter starts, or a library is loaded, by the
@@ -123,7 +123,14 @@ impl Preload {
         Some(Candidate {
             command,
             argv,
-            imports: self.imports(source),
+            imports: match self
+                .packages
+                .iter()
+                .any(|package| mentions(source, package))
+            {
+                true => Imports::All,
+                false => Imports::Few,
+            },
             is_context: false,
         })
     }
@@ -143,7 +150,8 @@ impl Preload {
             extra.data_bytes.is_none() && !env.keys().any(|name| is_read(name, Imports::All));
         let imports = match self.packages.iter().any(|package| package == OF_CONTEXTS) {
             true => Imports::All,
-            false => self.imports(code.as_bytes()),
+            false if imports_first(code, &self.packages) => Imports::All,
+            false => Imports::Few,
         };
         Some(Candidate {
             command,
@@ -154,14 +162,6 @@ impl Preload {
             },
             is_context: true,
         })
-    }
-
-    fn imports(&self, source: &[u8]) -> Imports {
-        let mut packages = self.packages.iter();
-        match packages.any(|package| mentions(source, package)) {
-            true => Imports::All,
-            false => Imports::Few,
-        }
     }
 }
 
@@ -330,7 +330,8 @@ mod tests {
         };
         for (code, env, data_bytes, expected) in [
             ("import numpy", "", None, Imports::All),
-            ("a\0b = 'numpy'", "API_KEY", None, Imports::All),
+            ("import numpy", "API_KEY", None, Imports::All),
+            ("a\0b = 'numpy'", "", None, Imports::Few),
             ("x = 1", "", None, Imports::Few),
             ("", "", None, Imports::Few),
             ("import numpy", "OMP_NUM_THREADS", None, Imports::Few),

@@ -9,6 +9,7 @@
 
 mod choice;
 mod done;
+mod first;
 mod forked;
 mod idle;
 mod template;

@@ -102,7 +102,8 @@ def _read(name):
 
 
 def _compiled_of(name):
-    return compile(_read(name), name, "exec", dont_inherit=True)
+    # Of a bare name a traceback would show what lies in the workspace.
+    return compile(_read(name), os.path.join(_HERE, name), "exec", dont_inherit=True)
 
 
 # Where they may be used, the files are not.

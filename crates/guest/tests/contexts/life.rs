@@ -11,6 +11,19 @@ use crate::{
 };
 
 #[tokio::test]
+async fn an_interrupt_that_a_destructor_swallows_comes_again() {
+    let guest = TestGuest::start().await;
+    let code = "import time\nx = 5\n\
+        class Slow:\n def __del__(self):\n  \
+        end = time.monotonic() + 0.8\n  while time.monotonic() < end: pass\n\
+        Slow()\nwhile True: pass";
+    let ran = run(&guest, within(400, wish(&python(), "main", code))).await;
+    assert_eq!(ran.outcome.termination, Termination::TimedOut);
+    assert_eq!(ran.loss(), None, "{ran:?}");
+    assert_eq!(py(&guest, "1").await.value(), Some("1"));
+}
+
+#[tokio::test]
 async fn a_timeout_interrupts_and_keeps_the_state() {
     let guest = TestGuest::start().await;
     py(&guest, "x = 5").await;

@@ -22,7 +22,7 @@ fn to_zygote(signal: &str) -> String {
 
 /// Makes a context of what has packages ahead.
 async fn has_packages(guest: &TestGuest, name: &str) {
-    let code = "import sys\n'numpy' not in sys.modules and type(sys.meta_path[0]).__name__";
+    let code = "import numpy, sys\n'pandas' not in sys.modules and type(sys.meta_path[0]).__name__";
     let ran = any(guest, name, code).await;
     assert_eq!((ran.value(), ran.outcome.warm), (Some("'Ahead'"), true));
 }
@@ -251,4 +251,51 @@ async fn who_says_that_it_is_done_is_lost() {
         (Some(ContextLoss::Died), 3)
     );
     assert_eq!(py(&guest, "1").await.value(), Some("1"));
+}
+
+/// What matplotlib reads when it is imported, and what numpy tells of its warnings.
+#[tokio::test]
+async fn what_is_set_before_an_import_is_what_it_finds() {
+    let (cold, warm) = (started().await, TestGuest::start().await);
+    let mut seen = Vec::new();
+    for guest in [&cold, &*warm] {
+        let mut all = Vec::new();
+        for code in [
+            "import numpy, os\nos.environ['MPLBACKEND'] = 'svg'",
+            "import matplotlib.pyplot as plt\nplt.get_backend(), plt.plot([1])[0].get_xdata()",
+            "for i in range(3): _ = numpy.polyfit([1, 1, 1], [1, 1, 1], 2)",
+        ] {
+            let run = guest.client.run(wish(&python(), "main", code));
+            let ran = ended(run.await.unwrap()).await;
+            all.push((
+                ran.value().map(str::to_owned),
+                ran.stderr().matches("RankWarning").count(),
+                ran.results.len(),
+            ));
+        }
+        seen.push(all);
+    }
+    assert_eq!(seen[0], seen[1]);
+    assert!(seen[0][1].0.as_deref().unwrap().contains("'svg'"));
+    assert_eq!(seen[0][2].1, 3);
+}
+
+#[tokio::test]
+async fn packages_are_there_for_code_that_imports_them_first() {
+    let guest = TestGuest::start().await;
+    for (name, first, has_them) in [
+        ("a", "import os\nimport numpy", true),
+        ("b", "import os\nos.environ['A'] = '1'\nimport numpy", false),
+        ("c", "# numpy", false),
+    ] {
+        any(&guest, name, first).await;
+        let code = "import sys\ntype(sys.meta_path[0]).__name__ == 'Ahead'";
+        let ran = any(&guest, name, code).await;
+        let expected = if has_them { "True" } else { "False" };
+        assert_eq!(
+            (ran.value(), ran.outcome.warm),
+            (Some(expected), true),
+            "{name}"
+        );
+    }
 }
