@@ -184,27 +184,16 @@ fn half_a_guest() -> Vec<u8> {
     [stub(at).as_bytes(), guest_binary::GUEST].concat()
 }
 
-#[test]
-fn where_neither_a_port_nor_a_command_is_a_way_in_envd_serves_alone() {
-    let server = Server::start(&[]);
-    let proxy = Proxy::start(&server, no_ports);
-    let backend = E2bBackend::new(E2bConfig {
-        guest: half_a_guest().into(),
-        ..config(&proxy.origin, Door::Auto)
-    })
-    .unwrap();
+/// A sandbox of this backend has no other way in than envd; `also` looks while it is there.
+fn is_served_by_envd_alone(config: E2bConfig, also: impl FnOnce()) {
+    let backend = E2bBackend::new(config).unwrap();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let id = SandboxId::generate();
         let place = backend.create(&id, &SandboxSpec::default()).await.unwrap();
         place.guest().health().await.unwrap();
         assert_eq!(backend.enforcement().get("guest"), Some(&"envd alone"));
-        assert!(proxy.refused() > 0, "a port was tried");
-        let sessions = server.service.get("/sessions").body;
-        let name = &sessions["sessions"][0]["session_id"];
-        let read = json!({"session_id": name, "path": "doors"});
-        let doors = server.service.post("/read", read).body;
-        assert_eq!(doors["content"], "listen\nserve\n", "{doors} {sessions}");
+        also();
         place.stop().await.unwrap();
         backend.remove(&id).await.unwrap();
         backend.close().await;
@@ -212,23 +201,31 @@ fn where_neither_a_port_nor_a_command_is_a_way_in_envd_serves_alone() {
 }
 
 #[test]
+fn where_neither_a_port_nor_a_command_is_a_way_in_envd_serves_alone() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::start(&server, no_ports);
+    let config = E2bConfig {
+        guest: half_a_guest().into(),
+        ..config(&proxy.origin, Door::Auto)
+    };
+    is_served_by_envd_alone(config, || {
+        assert!(proxy.refused() > 0, "a port was tried");
+        let sessions = server.service.get("/sessions").body;
+        let name = &sessions["sessions"][0]["session_id"];
+        let read = json!({"session_id": name, "path": "doors"});
+        let doors = server.service.post("/read", read).body;
+        assert_eq!(doors["content"], "listen\nserve\n", "{doors} {sessions}");
+    });
+}
+
+#[test]
 fn a_guest_that_cannot_be_run_is_done_without() {
     let server = Server::start(&[]);
-    let backend = E2bBackend::new(E2bConfig {
+    let config = E2bConfig {
         guest: (&b"\x7fELF of another machine"[..]).into(),
         ..config(&server.origin, Door::Auto)
-    })
-    .unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let id = SandboxId::generate();
-        let place = backend.create(&id, &SandboxSpec::default()).await.unwrap();
-        place.guest().health().await.unwrap();
-        assert_eq!(backend.enforcement().get("guest"), Some(&"envd alone"));
-        place.stop().await.unwrap();
-        backend.remove(&id).await.unwrap();
-        backend.close().await;
-    });
+    };
+    is_served_by_envd_alone(config, || {});
 }
 
 /// Of ours each sandbox has one already: that it is asked for, and how, is what is seen here.

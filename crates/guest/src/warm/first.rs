@@ -49,14 +49,16 @@ pub(super) fn imports_first(code: &str, packages: &[String]) -> bool {
         if statement.is_empty() {
             continue;
         }
-        let Some(mut modules) = imported(statement) else {
+        let Some(modules) = imported(statement) else {
             return false;
         };
-        if modules.any(|module| packages.iter().any(|package| package == module)) {
+        if modules
+            .iter()
+            .any(|it| packages.iter().any(|package| package == it))
+        {
             return true;
         }
-        let mut modules = imported(statement).into_iter().flatten();
-        if statement.contains(['(', '\\']) || !modules.all(|it| HARMLESS.contains(&it)) {
+        if statement.contains(['(', '\\']) || !modules.iter().all(|it| HARMLESS.contains(it)) {
             return false;
         }
     }
@@ -64,16 +66,17 @@ pub(super) fn imports_first(code: &str, packages: &[String]) -> bool {
 }
 
 /// The packages of a statement that imports, by the names that they have themselves.
-fn imported(statement: &str) -> Option<impl Iterator<Item = &str>> {
+fn imported(statement: &str) -> Option<Vec<&str>> {
     let named = match statement.strip_prefix("import ") {
         Some(modules) => modules,
         // What it takes of it is no module of another package.
         None => statement.strip_prefix("from ")?.split(" import ").next()?,
     };
-    Some(named.split(',').map(|module| {
+    let modules = named.split(',').map(|module| {
         let name = module.trim_start().split(' ').next().unwrap_or_default();
         name.split('.').next().unwrap_or_default()
-    }))
+    });
+    Some(modules.collect())
 }
 
 #[cfg(test)]
