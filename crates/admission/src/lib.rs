@@ -6,6 +6,7 @@
 //! clients a tenant has decides how long its own line is and nothing else.
 
 mod observer;
+mod places;
 mod queue;
 mod rate;
 mod run;
@@ -18,6 +19,7 @@ use std::{
 use sandbox_core::{Error, ErrorCode, Result, TenantId};
 
 pub use observer::{NoObserver, Observer};
+pub use places::{Full, Place, Places};
 pub use run::RunPermit;
 
 use queue::{Limits, Queue};

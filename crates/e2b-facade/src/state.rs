@@ -8,7 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{Method, StatusCode};
-use sandbox_admission::Admission;
+use sandbox_admission::{Admission, Places};
 use sandbox_audit::Audit;
 use sandbox_auth::Auth;
 use sandbox_core::{Capabilities, Clock};
@@ -23,7 +23,7 @@ use crate::{
     error::Refusal,
     interpreter::Directories,
     target::{Target, Unclear, target},
-    traffic::{self, Crowd},
+    traffic,
 };
 
 /// What an E2B API is made of.
@@ -49,9 +49,9 @@ pub(crate) struct Inner {
     parts: E2bParts,
     pub directories: Directories,
     /// To sandboxes, and under way.
-    pub requests: Crowd,
+    pub requests: Places,
     /// Connections to ports that have changed their protocol, and are not requests any more.
-    pub sockets: Crowd,
+    pub sockets: Places,
     /// Connections that were taken over from their requests.
     pub tasks: TaskTracker,
 }
@@ -77,8 +77,8 @@ pub fn router(parts: E2bParts) -> Router {
     let settings = &parts.settings;
     let facade = Facade(Arc::new(Inner {
         // In all, they are bounded by the listener's connections.
-        requests: Crowd::new(settings.tenant_requests, usize::MAX),
-        sockets: Crowd::new(settings.tenant_sockets, settings.sockets),
+        requests: Places::new(usize::MAX, settings.tenant_requests),
+        sockets: Places::new(settings.sockets, settings.tenant_sockets),
         parts,
         directories: Directories::default(),
         tasks: TaskTracker::new(),

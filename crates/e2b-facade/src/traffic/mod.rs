@@ -1,9 +1,9 @@
 //! Traffic to a sandbox: envd, the code interpreter, and what else listens there.
 
 mod body;
-mod crowd;
 mod deed;
 mod envd;
+mod placed;
 mod port;
 mod stripped;
 mod token;
@@ -24,8 +24,7 @@ use sandbox_session::Lease;
 
 use crate::{error::Refusal, interpreter, sandbox::Found, state::Facade};
 
-pub(crate) use crowd::Crowd;
-use crowd::Placed;
+use placed::Placed;
 pub(crate) use token::has_any_token;
 
 /// Of a sandbox that traffic has resumed, at least.
@@ -58,7 +57,7 @@ pub(crate) async fn answer(
     let span = tracing::Span::current();
     span.record("session.tenant", found.key.tenant.as_str());
     span.record("session.id", found.key.session.as_str());
-    let Ok(place) = facade.requests.enter(&found.key.tenant) else {
+    let Ok(place) = facade.requests.take(&found.key.tenant) else {
         return Refusal::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too many requests to the tenant's sandboxes are under way",

@@ -15,6 +15,7 @@ use hyper::{
     upgrade::{self, OnUpgrade},
 };
 use hyper_util::rt::TokioIo;
+use sandbox_admission::{Full, Place};
 use sandbox_http::E2bTraffic;
 use sandbox_session::Lease;
 use tokio::{io::copy_bidirectional, time::timeout};
@@ -23,7 +24,6 @@ use tracing::debug;
 
 use super::{
     body::{Arriving, Leased, over},
-    crowd::{Full, Place},
     lease, not_found, proxy_error, stripped, token, unreached,
 };
 use crate::{error::Refusal, sandbox::Found, state::Facade};
@@ -52,7 +52,7 @@ pub(super) async fn answer(
         Err(bad) => return bad.into_response(),
     };
     let upgrade = match upgrade {
-        Some(protocol) => match facade.sockets.enter(&found.key.tenant) {
+        Some(protocol) => match facade.sockets.take(&found.key.tenant) {
             Ok(place) => Some(Upgrade {
                 protocol,
                 theirs,
@@ -92,11 +92,15 @@ pub(super) async fn answer(
 /// Before the program hears of it, and before a sandbox is resumed for it.
 fn too_many(sandbox: &str, port: u16, full: Full) -> Response {
     let (code, message) = match full {
-        Full::Tenant => (
+        Full {
+            of_tenant: true, ..
+        } => (
             StatusCode::TOO_MANY_REQUESTS,
             "the tenant has as many WebSockets to ports as it may have",
         ),
-        Full::Service => (
+        Full {
+            of_tenant: false, ..
+        } => (
             StatusCode::SERVICE_UNAVAILABLE,
             "the service has as many WebSockets to ports as it may have",
         ),

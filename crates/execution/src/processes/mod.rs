@@ -5,7 +5,7 @@
 //! the session in use, and so does traffic; a process that nobody speaks to does
 //! not keep an idle session alive.
 
-mod places;
+mod followers;
 mod process;
 
 use std::{
@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 
-use places::Places;
+use followers::Followers;
 pub use process::{Attached, Process, ProcessEnd, ProcessEvent};
 
 use crate::request::hex;
@@ -86,7 +86,7 @@ struct Shared {
     audit: Audit,
     clock: Arc<dyn Clock>,
     table: Mutex<HashMap<String, Arc<Process>>>,
-    places: Arc<Places>,
+    followers: Followers,
     tasks: TaskTracker,
 }
 
@@ -97,7 +97,7 @@ impl Processes {
         audit: Audit,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        let places = Places::new(settings.attached, settings.tenant_attached);
+        let followers = Followers::new(settings.attached, settings.tenant_attached);
         Self {
             shared: Arc::new(Shared {
                 settings,
@@ -105,7 +105,7 @@ impl Processes {
                 audit,
                 clock,
                 table: Mutex::default(),
-                places: Arc::new(places),
+                followers,
                 tasks: TaskTracker::new(),
             }),
         }
@@ -169,7 +169,7 @@ impl Processes {
 
     /// Reads what comes after this event, and holds the session in use.
     pub fn attach(&self, process: &Arc<Process>, after: u64) -> Result<Attached> {
-        let place = self.shared.places.take(&process.key().tenant)?;
+        let place = self.shared.followers.take(&process.key().tenant)?;
         let lease = self.shared.sessions.lease_running(process.key());
         Ok(Attached::new(Arc::clone(process), after, lease, place))
     }

@@ -10,11 +10,12 @@ use std::{
 
 use bytes::Bytes;
 use guest_client::GuestClient;
+use sandbox_admission::Place;
 use sandbox_core::{Error, ErrorCode, Result, SessionKey, Timestamp};
 use sandbox_session::Lease;
 use tokio::sync::watch;
 
-use super::{StartProcess, places::Place};
+use super::StartProcess;
 use crate::{
     log::{Item, Log, Weighed},
     text::Decoder,
